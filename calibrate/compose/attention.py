@@ -1,0 +1,139 @@
+"""Attention from the measured decode and context tables, as a sum of linear parts.
+
+Per layer, in ns: ``floor + per_sequence * sequences + per_token * tokens + per_context *
+context_tokens`` and, for the arithmetic, ``per_pair`` for each query-key pair, whether in a prefill
+chunk or in a verify pass that is wider than one token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrate.compose.fits import Fit, relative_fit
+from calibrate.compose.tables import AIC, AIC_LICENCE, Floats, Folders, Ledger, each, rows, significant
+from calibrate.profile import Mark, Term
+from calibrate.shapes import Attention
+
+DECODE_DOMAIN = "batch_size <= 512 AND isl + step BETWEEN 64 AND 32768"
+CONTEXT_DOMAIN = "batch_size * isl <= 16384 AND isl >= 64"
+
+
+@dataclass(frozen=True)
+class AttentionCost:
+    """ns per layer of each part, where it comes from and how it is marked."""
+
+    floor: float
+    per_sequence: float
+    per_token: float
+    per_context: float
+    per_pair: float
+    mark: Mark
+    source: str
+
+    def terms(self, attention: Attention) -> tuple[Term, Term]:
+        """Decode and prefill terms of ``attention.layers`` layers.
+
+        One decode token per sequence costs what the decode table says: the pair and token parts
+        are taken out of the context and sequence parts, then paid per query token.
+        """
+        layers = attention.layers
+        decode = Term(
+            name="attention_decode",
+            mark=self.mark,
+            source=self.source,
+            fixed_ns=significant(layers * self.floor),
+            per_ns={
+                "sequences": significant(layers * max(0.0, self.per_sequence - self.per_token)),
+                "context_tokens": significant(layers * max(0.0, self.per_context - self.per_pair)),
+                "query_context_tokens": significant(layers * self.per_pair),
+            },
+        )
+        prefill = Term(
+            name="attention_prefill",
+            mark=self.mark,
+            source=self.source,
+            per_ns={
+                "tokens": significant(layers * self.per_token),
+                "prefill_pairs": significant(layers * self.per_pair),
+            },
+        )
+        return decode, prefill
+
+    def scaled(self, bandwidth: float, compute: float, why: str) -> AttentionCost:
+        """The same kernel on a device with ``bandwidth`` and ``compute`` times as much of each."""
+        return AttentionCost(
+            self.floor,
+            self.per_sequence / bandwidth,
+            self.per_token / bandwidth,
+            self.per_context / bandwidth,
+            self.per_pair / compute,
+            "assumed",
+            f"{why}; {self.source}",
+        )
+
+
+def attention_cost(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) -> AttentionCost:
+    """Fit the measured grids of exactly these heads (bf16 cache, no window); ``TableError`` if none."""
+    decode = _decode(folders, gpu, attention, ledger)
+    context = _context(folders, gpu, attention, ledger)
+    floor, per_sequence, per_context = decode.coefficients
+    _, per_token, per_pair = context.coefficients
+    heads = f"{attention.heads}/{attention.kv_heads} heads of {attention.head_dim}"
+    source = (
+        f"aic-attention-{gpu} {heads}, x{attention.layers} layers. "
+        f"Decode (batch <= 512, context 64..32768): {decode}. "
+        f"Context (tokens <= 16384): {context}; pairs of wide verify passes at the context rate"
+    )
+    return AttentionCost(floor, per_sequence, per_token, per_context, per_pair, "composed", source)
+
+
+def _heads(attention: Attention) -> str:
+    return (
+        f"num_heads = {attention.heads} AND num_key_value_heads = {attention.kv_heads} "
+        f"AND head_dim = {attention.head_dim} AND window_size = 0 AND kv_cache_dtype = 'bfloat16'"
+    )
+
+
+def _decode(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) -> Fit:
+    path = folders.perf(gpu, "generation_attention")
+    key = ledger.source(
+        f"aic-attention-{gpu}-decode", path, f"{AIC}: decode attention, FA3, {gpu}", AIC_LICENCE
+    )
+    table = rows(
+        path,
+        "batch_size, isl + step AS context, latency AS ms",
+        f"{_heads(attention)} AND {DECODE_DOMAIN}",
+        "1, 2",
+    )
+    for row in each(table):
+        ledger.keep("attention_decode", key, row.pop("ms"), **_shape(attention), **row)
+    batch, context, measured = _floats(table, "batch_size", "context", "ms")
+    return relative_fit([np.ones_like(batch), batch, batch * context], measured * 1e6)
+
+
+def _context(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) -> Fit:
+    path = folders.perf(gpu, "context_attention")
+    key = ledger.source(
+        f"aic-attention-{gpu}-context", path, f"{AIC}: context attention, FA3, {gpu}", AIC_LICENCE
+    )
+    table = rows(
+        path,
+        "batch_size, isl, latency AS ms",
+        f"{_heads(attention)} AND {CONTEXT_DOMAIN}",
+        "1, 2",
+    )
+    for row in each(table):
+        ledger.keep("attention_context", key, row.pop("ms"), **_shape(attention), **row)
+    batch, length, measured = _floats(table, "batch_size", "isl", "ms")
+    pairs = batch * length * length / 2
+    return relative_fit([np.ones_like(batch), batch * length, pairs], measured * 1e6)
+
+
+def _shape(attention: Attention) -> dict[str, int]:
+    return {"heads": attention.heads, "kv_heads": attention.kv_heads, "head_dim": attention.head_dim}
+
+
+def _floats(table: dict[str, Floats], *names: str) -> list[Floats]:
+    return [table[name].astype(float) for name in names]

@@ -1,0 +1,61 @@
+"""The devices whose kernels were measured, and which table stands in where one is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calibrate.compose.attention import AttentionCost, attention_cost
+from calibrate.compose.elementwise import A100 as A100_OPS
+from calibrate.compose.elementwise import H100 as H100_OPS
+from calibrate.compose.elementwise import Reference
+from calibrate.compose.tables import Folders, Ledger
+from calibrate.profile import Device
+from calibrate.shapes import Attention
+
+DATASHEET = "NVIDIA datasheet, dense bf16, as in aiconfigurator systems/*.yaml (Apache-2.0)"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A device with the tables that describe it; ``table`` is its name in their file names.
+
+    ``ops_bandwidth`` and ``attention_from`` say what is borrowed from another device.
+    """
+
+    table: str
+    device: Device
+    ops: Reference
+    ops_bandwidth: float = 1.0
+    attention_from: Machine | None = None
+
+    def attention(self, folders: Folders, attention: Attention, ledger: Ledger) -> AttentionCost:
+        """Attention of these heads here, scaled from another device where none was measured here."""
+        other = self.attention_from
+        if other is None:
+            return attention_cost(folders, self.table, attention, ledger)
+        bandwidth = self.device.bandwidth_bytes_per_s / other.device.bandwidth_bytes_per_s
+        compute = self.device.peak_flops_per_s / other.device.peak_flops_per_s
+        why = (
+            f"no attention table for {self.device.name}: {other.device.name} scaled by bandwidth "
+            f"x{bandwidth:.3f} and peak x{compute:.3f}, floor unchanged"
+        )
+        return attention_cost(folders, other.table, attention, ledger).scaled(bandwidth, compute, why)
+
+
+def _device(name: str, memory_gib: int, bandwidth: float, peak: float) -> Device:
+    return Device(
+        name=name,
+        memory_bytes=memory_gib * 2**30,
+        bandwidth_bytes_per_s=bandwidth,
+        peak_flops_per_s=peak,
+        source=DATASHEET,
+    )
+
+
+H100 = Machine("h100_sxm", _device("NVIDIA H100 SXM 80GB", 80, 3.35e12, 989e12), H100_OPS)
+H200 = Machine(
+    "h200_sxm", _device("NVIDIA H200 SXM 141GB", 141, 4.8e12, 989e12), H100_OPS, ops_bandwidth=4.8 / 3.35
+)
+A100 = Machine(
+    "a100_sxm", _device("NVIDIA A100 SXM 80GB", 80, 2.039e12, 312e12), A100_OPS, attention_from=H100
+)

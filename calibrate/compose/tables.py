@@ -1,0 +1,115 @@
+"""Where the measured tables lie, how they are read, and the ledger of what was taken from them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrate.profile import Sample, Source
+
+Floats = NDArray[np.float64]
+
+AIC = "ai-dynamo/aiconfigurator measured kernels"
+AIC_LICENCE = "Apache-2.0"
+VIDUR = "microsoft/vidur data/profiling/compute"
+VIDUR_LICENCE = "MIT"
+
+
+class TableError(ValueError):
+    """A table that is missing, or that lacks the rows that a term needs."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The three input folders: kernel tables, ground truth (MoE and Vidur CSVs), model configs."""
+
+    tables: Path
+    groundtruth: Path
+    configs: Path
+
+    def perf(self, gpu: str, family: str) -> Path:
+        """The one Parquet file of ``family`` on ``gpu``, whatever its engine version."""
+        found = sorted(self.tables.glob(f"{gpu}_{family}_vllm_*.parquet"))
+        if not found:
+            raise TableError(f"{self.tables}: no {gpu}_{family}_vllm_*.parquet; give --tables")
+        return found[-1]
+
+    @property
+    def moe(self) -> Path:
+        return self.groundtruth / "aiconfigurator_moe_by_tokens.csv"
+
+    @property
+    def vidur(self) -> Path:
+        return self.groundtruth / "vidur_mlp_profile_by_num_tokens.csv"
+
+
+@dataclass
+class Ledger:
+    """Sources and raw rows behind one profile, each once, in order of first use."""
+
+    _sources: dict[str, Source] = field(default_factory=dict)
+    _samples: dict[tuple[str, ...], Sample] = field(default_factory=dict)
+
+    def source(self, key: str, path: Path, what: str, licence: str) -> str:
+        """Record a table file with its digest; returns ``key``."""
+        if key not in self._sources:
+            self._sources[key] = Source(
+                name=key, what=what, licence=licence, date="2026-08", file=path.name, sha256=_sha256(path)
+            )
+        return key
+
+    def publication(self, key: str, what: str, licence: str = "", date: str = "") -> str:
+        """Record a source that is a text, not a table; returns ``key``."""
+        self._sources.setdefault(key, Source(name=key, what=what, licence=licence, date=date))
+        return key
+
+    def keep(self, op: str, source: str, ms: float, **shape: Any) -> None:
+        """Record one raw row (latency in milliseconds, as the tables have it)."""
+        identity = (op, source, *(f"{name}={value}" for name, value in shape.items()))
+        self._samples[identity] = Sample(op=op, shape=shape, us=significant(ms * 1e3), source=source)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(self._sources.values())
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        return tuple(self._samples.values())
+
+
+def significant(value: float, digits: int = 6) -> float:
+    """``value`` to ``digits`` significant digits, so that files do not differ in a last bit."""
+    return float(f"{float(value):.{digits}g}")
+
+
+def rows(path: Path, columns: str, where: str, order: str) -> dict[str, NDArray[Any]]:
+    """Columns of one table as arrays; ``TableError`` when no row matches."""
+    if not path.exists():
+        raise TableError(f"{path}: not found")
+    reader = "read_parquet(?)" if path.suffix == ".parquet" else "read_csv(?, skip=1)"
+    query = f"SELECT {columns} FROM {reader} WHERE {where} ORDER BY {order}"  # noqa: S608
+    table = duckdb.execute(query, [str(path)]).fetchnumpy()
+    arrays = {name: np.ma.filled(column, np.nan) for name, column in table.items()}
+    if not len(next(iter(arrays.values()))):
+        raise TableError(f"{path}: no row with {where}")
+    return arrays
+
+
+def each(table: dict[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
+    """The rows of ``rows()`` as plain Python values."""
+    names = list(table)
+    for values in zip(*(table[name].tolist() for name in names), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+@cache
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,301 @@
+"""The cost profile: what a serving step costs on one device, and where each number comes from.
+
+A profile is a JSON file. It holds, for the target and for each drafter, *passes*; a pass is a
+sum of *terms*; a term is a curve over one variable plus a fixed and a linear part:
+
+    ns(shape) = curve(shape[curve.over]) + fixed_ns + sum(per_ns[v] * shape[v] for v in per_ns)
+
+The variables of a shape (all counts are of one forward pass):
+
+    tokens                tokens in the pass, decode rows (k+1 each) and prefill chunks together
+    sequences             sequences with at least one token in the pass
+    logits                positions whose next token is sampled or verified (lm_head, sampler)
+    context_tokens        KV tokens read, summed over decoding sequences
+    query_context_tokens  query tokens x KV tokens, summed over decoding sequences
+    prefill_pairs         query-key pairs of the prefill chunks: sum chunk * (prefix + chunk / 2)
+
+Every term is marked ``measured``, ``composed`` (from which measurements), ``analytic`` (from
+datasheet numbers) or ``assumed``, and names its source. This module is free of torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+SCHEMA = "leadline.profile/1"
+
+Mark = Literal["measured", "composed", "analytic", "assumed"]
+Variable = Literal[
+    "tokens", "sequences", "logits", "context_tokens", "query_context_tokens", "prefill_pairs"
+]
+Counted = Literal["tokens", "sequences", "logits"]
+DrafterKind = Literal["draft_model", "eagle", "mtp", "parallel", "ngram"]
+
+
+class ProfileError(ValueError):
+    """A profile that cannot be used: which field, what is wrong, what would be right."""
+
+    def __init__(self, file: str, field: str, message: str) -> None:
+        self.file, self.field, self.message = file, field, message
+        super().__init__(f"{file}: {field}: {message}")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Curve(_Frozen):
+    """Time in ns at measured points of one variable, linear between them.
+
+    Below the first point the curve is flat; beyond the last it goes on with the slope of the
+    last two points, and the simulator flags the step as extrapolated. ``step`` curves hold the
+    value of the next point up instead (padding to the next captured size).
+    """
+
+    over: Counted = "tokens"
+    x: tuple[int, ...] = Field(min_length=1)
+    ns: tuple[float, ...] = Field(min_length=1)
+    between: Literal["linear", "step"] = "linear"
+
+    @model_validator(mode="after")
+    def _points_make_a_curve(self) -> Curve:
+        if len(self.x) != len(self.ns):
+            raise ValueError(f"x has {len(self.x)} points and ns {len(self.ns)}; give one ns per x")
+        if any(b <= a for a, b in zip(self.x, self.x[1:], strict=False)):
+            raise ValueError("x must rise from point to point")
+        if self.x[0] < 0 or min(self.ns) < 0:
+            raise ValueError("x and ns must not be negative")
+        return self
+
+
+class Term(_Frozen):
+    """One addend of a pass: a named piece of work, its time and where the number comes from."""
+
+    name: str
+    mark: Mark
+    source: str
+    curve: Curve | None = None
+    fixed_ns: float = Field(default=0.0, ge=0)
+    per_ns: dict[Variable, float] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _no_negative_slope(self) -> Term:
+        negative = [f"{name} {value}" for name, value in self.per_ns.items() if value < 0]
+        if negative:
+            raise ValueError(f"per_ns must not be negative: {', '.join(negative)}")
+        return self
+
+
+class Experts(_Frozen):
+    """Routed experts of a mixture-of-experts model (counts are per MoE layer)."""
+
+    count: int = Field(gt=0)
+    active: int = Field(gt=0)
+    layers: int = Field(gt=0)
+    bytes_each: float = Field(gt=0)
+    flops_each_per_token: float = Field(gt=0)
+
+
+class ModelWork(_Frozen):
+    """Work of one forward pass, for memory budgets and for FLOPs and bytes per token.
+
+    ``weight_bytes`` is what the weights take in memory; ``read_bytes`` what one pass reads of
+    them whatever its tokens (routed experts apart); ``flops_per_token`` is 2 x the active
+    parameters, attention apart; ``attention_flops_per_query_context`` is 4 x heads x head size
+    x attention layers.
+    """
+
+    name: str
+    parameters: float = Field(gt=0)
+    weight_bytes: float = Field(ge=0)
+    read_bytes: float = Field(ge=0)
+    flops_per_token: float = Field(ge=0)
+    attention_flops_per_query_context: float = Field(default=0.0, ge=0)
+    kv_bytes_per_token: float = Field(default=0.0, ge=0)
+    state_bytes_per_sequence: float = Field(default=0.0, ge=0)
+    experts: Experts | None = None
+
+
+class Target(_Frozen):
+    """The model that verifies. ``verify`` is one forward pass, prefill chunks included.
+
+    ``accept`` is sampling, rejection and bookkeeping on the device; ``host`` what the engine's
+    own loop adds to every step.
+    """
+
+    work: ModelWork
+    verify: tuple[Term, ...] = Field(min_length=1)
+    accept: tuple[Term, ...] = ()
+    host: tuple[Term, ...] = ()
+    eager_extra: tuple[Term, ...] = ()
+
+
+class Drafter(_Frozen):
+    """What proposes.
+
+    ``first`` is the pass over every token of the step (catch-up, rejected ones included),
+    ``next`` one further pass with one token per sequence (kinds draft_model, eagle, mtp), or the
+    whole block is in ``first`` (kind parallel: ``block_tokens`` tokens per sequence are added to
+    its tokens). Kind ngram has host terms in ``first`` only. ``max_depth`` bounds the depth that
+    the drafter was built for.
+    """
+
+    kind: DrafterKind
+    work: ModelWork | None = None
+    first: tuple[Term, ...] = ()
+    next: tuple[Term, ...] = ()
+    block_tokens: int = Field(default=0, ge=0)
+    max_depth: int = Field(default=16, gt=0)
+
+
+class Device(_Frozen):
+    """The accelerator, as its datasheet gives it (per device) and how many serve one replica."""
+
+    name: str
+    count: int = Field(default=1, gt=0)
+    memory_bytes: float = Field(gt=0)
+    bandwidth_bytes_per_s: float = Field(gt=0)
+    peak_flops_per_s: float = Field(gt=0)
+    source: str = ""
+
+
+class Source(_Frozen):
+    """One origin of numbers: what was taken, from where, under which licence."""
+
+    name: str
+    what: str
+    licence: str = ""
+    date: str = ""
+    file: str = ""
+    sha256: str = ""
+
+
+class Assumption(_Frozen):
+    """A number that was not measured for this device and model, and why it was chosen."""
+
+    what: str
+    value: str
+    why: str
+
+
+class Sample(_Frozen):
+    """One raw measurement behind a term, as its source gives it (time in microseconds)."""
+
+    op: str
+    shape: dict[str, int | float | str]
+    us: float = Field(gt=0)
+    source: str
+
+
+class Profile(_Frozen):
+    """One device serving one target with any of its drafters."""
+
+    schema_: str = Field(alias="schema")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    kind: Literal["measured", "composed", "analytic"]
+    created: str
+    command: str
+    device: Device
+    dtype: str
+    execution: Literal["cuda_graph", "eager", "cpu"] = "cuda_graph"
+    sampling: str = "greedy"
+    max_tokens: int = Field(gt=0, description="largest step (tokens) inside the measured domain")
+    target: Target
+    drafters: dict[str, Drafter] = Field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    notes: str = ""
+
+
+def load_profile(path: Path) -> Profile:
+    """Read and check one profile file; raises ``ProfileError`` naming the field and the remedy."""
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ProfileError(str(path), "file", f"cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise ProfileError(str(path), f"byte {error.start}", "is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        message = f"is not JSON ({error.msg}); {_remedy(None)}"
+        raise ProfileError(str(path), f"line {error.lineno}", message) from None
+    return parse_profile(data, str(path))
+
+
+def parse_profile(data: Any, file: str) -> Profile:
+    """Check decoded JSON; raises ``ProfileError`` naming the first wrong field."""
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        raise ProfileError(file, "schema", f"is {schema!r}; this version reads {SCHEMA!r}")
+    try:
+        return Profile.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        message = f"{first['msg'].removeprefix('Value error, ')}; {_remedy(data.get('command'))}"
+        raise ProfileError(file, field or "profile", message) from None
+
+
+def _remedy(command: object) -> str:
+    """What makes a new profile: the command that made this one, when it is still legible."""
+    if isinstance(command, str) and command:
+        return f"make a new profile with: {command}"
+    return "make a new profile with `python -m calibrate.compose`"
+
+
+def dump_profile(profile: Profile) -> str:
+    """Canonical JSON text of a profile, the same bytes for the same profile."""
+    data = profile.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return _canonical(data, "") + "\n"
+
+
+def save_profile(profile: Profile, path: Path) -> None:
+    """Write a profile so that a reader sees the old file or the new one, never a part of it."""
+    write_atomically(path, dump_profile(profile))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write ``text`` to a temporary file beside ``path``, then put it in its place.
+
+    Raises ``OSError`` when the folder cannot be written; the old file is then untouched and no
+    temporary file stays behind.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+_LINE = 160
+"""A value that fits in this many characters stands on one line; so does a list of numbers."""
+
+
+def _canonical(value: Any, indent: str) -> str:
+    """JSON with one sample, or one whole curve axis, per line: readable and still small."""
+    flat = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    if len(flat) <= _LINE or not isinstance(value, dict | list) or _is_numbers(value):
+        return flat
+    inner = indent + " "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}: {_canonical(item, inner)}" for key, item in value.items()]
+    else:
+        items = [_canonical(item, inner) for item in value]
+    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{indent}{closing}"
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, int | float) for item in value)

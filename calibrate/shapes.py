@@ -1,0 +1,173 @@
+"""Model shapes: what one forward pass multiplies, reads and keeps.
+
+A ``Shape`` lists the matrix products of a pass as ``(n, k, count)`` (``n`` outputs, ``k`` inputs,
+``count`` of them in one pass), its attention, gated-DeltaNet and routed-expert layers, its small
+elementwise kernels and its output head. Products that an engine fuses (query, key and value; gate
+and up) are fused here, because the measured tables time the fused product.
+
+``calibrate.configs`` reads them from a ``config.json``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from calibrate.profile import Experts, ModelWork
+
+Op = Literal["norm", "act", "rope", "add"]
+
+STATE_BYTES = 4
+"""Recurrent state is kept in float32 (``mamba_ssm_dtype`` of Qwen3.5)."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``count`` products of a token's ``k`` inputs into ``n`` outputs, in one forward pass."""
+
+    name: str
+    n: int
+    k: int
+    count: int = 1
+
+    @property
+    def parameters(self) -> int:
+        return self.n * self.k * self.count
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Full-attention layers with grouped queries."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    layers: int
+
+    @property
+    def kv_values_per_token(self) -> int:
+        return 2 * self.kv_heads * self.head_dim * self.layers
+
+    @property
+    def flops_per_query_context(self) -> int:
+        return 4 * self.heads * self.head_dim * self.layers
+
+
+@dataclass(frozen=True)
+class Gdn:
+    """Gated-DeltaNet layers: a fixed state per sequence instead of keys and values."""
+
+    hidden: int
+    key_heads: int
+    key_dim: int
+    value_heads: int
+    value_dim: int
+    conv: int
+    layers: int
+
+    @property
+    def conv_channels(self) -> int:
+        return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
+
+    def state_bytes(self, dtype_bytes: int) -> int:
+        recurrent = self.value_heads * self.key_dim * self.value_dim * STATE_BYTES
+        return self.layers * (recurrent + self.conv_channels * (self.conv - 1) * dtype_bytes)
+
+
+@dataclass(frozen=True)
+class Moe:
+    """Routed experts; the shared parts of the layer are ordinary linears."""
+
+    hidden: int
+    inter: int
+    experts: int
+    active: int
+    layers: int
+
+    @property
+    def parameters_each(self) -> int:
+        return 3 * self.hidden * self.inter
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """``count`` memory-bound kernels over ``width`` values per token.
+
+    ``fused`` ones are compiled into a neighbour: they cost their traffic, not a launch.
+    """
+
+    op: Op
+    width: int
+    count: int
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One model, or one draft head that borrows parts of its target.
+
+    ``once`` are products of a drafter's first pass only (EAGLE-3's feature fusion).
+    ``embedding`` counts the parameters of an input table of its own (0 when tied or borrowed);
+    ``borrowed_head`` says that the head's weights belong to the target.
+    """
+
+    name: str
+    layers: int
+    linears: tuple[Linear, ...]
+    head: Linear
+    elementwise: tuple[Elementwise, ...]
+    attention: Attention
+    gdn: Gdn | None = None
+    moe: Moe | None = None
+    once: tuple[Linear, ...] = ()
+    embedding: int = 0
+    borrowed_head: bool = False
+    small_parameters: int = 0
+
+    @property
+    def read_parameters(self) -> int:
+        """Weights that every pass reads: all but the input table, ``once`` and routed experts."""
+        return sum(linear.parameters for linear in (*self.linears, self.head)) + self.small_parameters
+
+    @property
+    def expert_parameters(self) -> int:
+        return 0 if self.moe is None else self.moe.layers * self.moe.experts * self.moe.parameters_each
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of its own, borrowed ones apart."""
+        borrowed = self.head.parameters if self.borrowed_head else 0
+        own = self.read_parameters + sum(linear.parameters for linear in self.once) - borrowed
+        return own + self.embedding + self.expert_parameters
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that one token multiplies (the input table is looked up, not multiplied)."""
+        routed = 0
+        if self.moe is not None:
+            routed = self.moe.layers * self.moe.active * self.moe.parameters_each
+        return self.read_parameters + routed
+
+    def work(self, dtype_bytes: int = 2) -> ModelWork:
+        """The profile's account of this shape, with weights and KV cache of ``dtype_bytes``."""
+        return ModelWork(
+            name=self.name,
+            parameters=self.parameters,
+            weight_bytes=self.parameters * dtype_bytes,
+            read_bytes=self.read_parameters * dtype_bytes,
+            flops_per_token=2 * self.active_parameters,
+            attention_flops_per_query_context=self.attention.flops_per_query_context,
+            kv_bytes_per_token=self.attention.kv_values_per_token * dtype_bytes,
+            state_bytes_per_sequence=0 if self.gdn is None else self.gdn.state_bytes(dtype_bytes),
+            experts=None if self.moe is None else _experts(self.moe, dtype_bytes),
+        )
+
+
+def _experts(moe: Moe, dtype_bytes: int) -> Experts:
+    return Experts(
+        count=moe.experts,
+        active=moe.active,
+        layers=moe.layers,
+        bytes_each=moe.parameters_each * dtype_bytes,
+        flops_each_per_token=2 * moe.parameters_each,
+    )

@@ -1,0 +1,52 @@
+"""Acceptance as run lengths: which drafts would survive, at every output position.
+
+For each request there is one path, fixed by (seed, request) alone and never by the policy. All
+sources (parametric processes, recorded traces) end in this one form, so every policy meets the
+same luck and a clairvoyant oracle is well defined.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Path(Protocol):
+    """One request's future.
+
+    ``run[p]``, uint8 of shape (output_tokens,): drafts that would be accepted, at most
+    ``max_depth``, if a round started when ``p`` output tokens exist (its first draft is for
+    output position ``p``, counted from 0).
+    """
+
+    run: NDArray[np.uint8]
+
+    def confidence(self) -> NDArray[np.float32]:
+        """Claims of the drafter, shape (output_tokens, max_depth).
+
+        ``[p, j]`` is the claimed probability that draft ``j`` (from 0) of a round started at
+        ``p`` is accepted, given that the drafts before it are.
+        """
+        ...
+
+
+class AcceptanceProcess(Protocol):
+    """Draws paths; deterministic in (seed, request). Implementations are immutable."""
+
+    @property
+    def max_depth(self) -> int:
+        """Most drafts in a round; the cap of every run."""
+        ...
+
+    def path(self, request: int, prompt_tokens: int, output_tokens: int) -> Path:
+        """Path of request number ``request``, the same at every call."""
+        ...
+
+    def expected_tokens_per_round(self, depth: int) -> float:
+        """Mean tokens a round of ``depth`` drafts emits, bonus token included.
+
+        Over the rounds of long requests of equal output: total tokens over total rounds.
+        """
+        ...

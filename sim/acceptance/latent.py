@@ -1,0 +1,66 @@
+"""Autocorrelated difficulty: log odds of acceptance that wander along the output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.signal import lfilter
+from scipy.special import expit, logit, ndtri
+
+from sim.streams import uniforms
+
+Floats = NDArray[np.float64]
+
+_GRID = np.linspace(-9, 9, 1801)
+_WEIGHTS = np.exp(-(_GRID**2) / 2) / np.exp(-(_GRID**2) / 2).sum()
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Log odds ``centre + spread * z``, z standard normal at every position.
+
+    ``z`` is a constant of the request with ``share`` of the variance, plus a stationary AR(1)
+    process along the output with lag-1 ``correlation``.
+    """
+
+    seed: int
+    centre: float
+    spread: float
+    correlation: float
+    share: float
+
+    def __call__(self, request: int, count: int) -> Floats:
+        """Acceptance at the first ``count`` output positions, shape (count,)."""
+        return np.asarray(expit(self.log_odds(request, count)))
+
+    def log_odds(self, request: int, count: int) -> Floats:
+        """Log odds of acceptance, shape (count,); a prefix of any longer draw."""
+        normal = ndtri(uniforms(self.seed, "acceptance/latent", request, count + 1))
+        within = _autoregress(normal[1:], self.correlation)
+        z = sqrt(self.share) * normal[0] + sqrt(1 - self.share) * within
+        return np.asarray(self.centre + self.spread * z)
+
+
+def _autoregress(noise: Floats, correlation: float) -> Floats:
+    """Stationary AR(1) of unit variance driven by unit normals, shape as ``noise``."""
+    drive = noise * sqrt(1 - correlation**2)
+    drive[:1] = noise[:1]
+    return np.asarray(lfilter([1.0], [1.0, -correlation], drive))
+
+
+def centre_for_mean(mean: float, spread: float) -> float:
+    """The m for which sigmoid(m + spread * N) averages to ``mean``, N standard normal.
+
+    The average is a trapezoid sum, which converges faster than any power of its step here
+    (the integrand is analytic and vanishes at both ends).
+    """
+    reach = (abs(logit(mean)) + 1) * (1 + spread)
+
+    def excess(centre: float) -> float:
+        return float(_WEIGHTS @ expit(centre + spread * _GRID)) - mean
+
+    return float(brentq(excess, -reach, reach, xtol=1e-13))

@@ -1,0 +1,144 @@
+"""From chances to run lengths: the one place where luck becomes accepted drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.acceptance.confidence import Claimed, Claims
+from sim.acceptance.config import Decay
+from sim.errors import InputError, SimulationError
+from sim.streams import uniforms
+
+Floats = NDArray[np.float64]
+Runs = NDArray[np.uint8]
+MAX_DEPTH = 255
+"""Runs are uint8."""
+
+_TINY = 1e-300  # nothing passes it, and dividing by it is safe
+
+
+class DrawnPath:
+    """A path whose claims are drawn when first asked for, and kept."""
+
+    __slots__ = ("_claim", "_confidence", "run")
+
+    def __init__(self, run: Runs, claim: Callable[[], Claimed]) -> None:
+        self.run = run
+        self._claim = claim
+        self._confidence: Claimed | None = None
+
+    def confidence(self) -> Claimed:
+        """Claims of shape (output_tokens, max_depth); ``InputError`` if the scenario states none."""
+        if self._confidence is None:
+            self._confidence = self._claim()
+        return self._confidence
+
+
+class Chance(Protocol):
+    """Acceptance of the tokens of one request, whatever the round they are drafted in."""
+
+    def __call__(self, request: int, count: int) -> Floats | float:
+        """Probability that the draft for each output position 0..count-1 is accepted, shape (count,)."""
+        ...
+
+
+def certain(request: int, count: int) -> float:
+    """Leave acceptance to the draft position alone."""
+    return 1.0
+
+
+@dataclass(frozen=True)
+class DrawnProcess:
+    """Draft ``j`` of a round at ``p`` is accepted when ``u[p+j] < by_depth[j] * chance[p+j] * decay[p+j]``.
+
+    ``u`` is one stream per request, indexed by output position. A generation touches each
+    position at most once (a round at ``p`` tests p, p+1, ... up to its first rejection and the
+    next round starts behind it), so every law of independent draws holds for it exactly, under
+    any policy. ``by_depth`` has shape (max_depth,).
+    """
+
+    seed: int
+    by_depth: Floats
+    chance: Chance
+    decay: Decay | None
+    claims: Claims | None
+    mean_tokens: Callable[[int], float]
+
+    @property
+    def max_depth(self) -> int:
+        """Most drafts in a round."""
+        return len(self.by_depth)
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether paths can be asked for claims."""
+        return self.claims is not None
+
+    def path(self, request: int, prompt_tokens: int, output_tokens: int) -> DrawnPath:
+        """Path of request number ``request``."""
+        count = output_tokens + self.max_depth
+        fade = decay_factor(self.decay, prompt_tokens, count)
+        likely = np.maximum(self.chance(request, count) * fade, _TINY)
+        # The draft for a position passes when its depth's rate exceeds what is needed there.
+        needed = uniforms(self.seed, "acceptance", request, count) / likely
+        run = leading_runs(needed, self.by_depth, output_tokens)
+        return DrawnPath(run, partial(self._claim, request, needed, fade, output_tokens))
+
+    def _claim(self, request: int, needed: Floats, fade: Floats | float, rows: int) -> Claimed:
+        if self.claims is None:
+            raise no_confidence()
+        accepted = ahead(needed, rows, self.max_depth) < self.by_depth
+        return self.claims.draw(request, accepted, ahead(fade, rows, self.max_depth))
+
+    def expected_tokens_per_round(self, depth: int) -> float:
+        """Mean tokens per round over requests of equal, long outputs at short contexts (no decay)."""
+        return self.mean_tokens(check_depth(depth, self.max_depth))
+
+
+def leading_runs(needed: Floats, by_depth: Floats, output_tokens: int) -> Runs:
+    """Leading drafts with ``needed[p+j] < by_depth[j]`` for each start ``p``, shape (output_tokens,).
+
+    ``needed`` has at least ``output_tokens + len(by_depth)`` entries.
+    """
+    run = np.zeros(output_tokens, dtype=np.uint8)
+    alive = np.ones(output_tokens, dtype=np.bool_)
+    for depth, rate in enumerate(by_depth.tolist()):
+        alive &= needed[depth : depth + output_tokens] < rate
+        run += alive
+    return run
+
+
+def ahead(values: Floats | float, rows: int, max_depth: int) -> Floats:
+    """``[p, j] = values[p+j]``, shape (rows, max_depth); a scalar stays one."""
+    if isinstance(values, float) or max_depth == 0:
+        return np.ones((1, max_depth))
+    return np.lib.stride_tricks.sliding_window_view(values, max_depth)[:rows]
+
+
+def decay_factor(decay: Decay | None, prompt_tokens: int, count: int) -> Floats | float:
+    """Factor on acceptance at each of the first ``count`` output positions; 1.0 where nothing decays."""
+    if decay is None or prompt_tokens + count <= decay.from_tokens:
+        return 1.0
+    beyond = np.arange(prompt_tokens - decay.from_tokens, prompt_tokens - decay.from_tokens + count)
+    return np.asarray(np.exp2(-np.maximum(beyond, 0) / decay.half_life_tokens))
+
+
+def no_confidence() -> InputError:
+    """The error for a policy that wants claims nobody described."""
+    return InputError(
+        "a policy needs the drafter's confidence but acceptance states none; "
+        "add for example confidence: {auc: 0.85}"
+    )
+
+
+def check_depth(depth: int, max_depth: int) -> int:
+    """``depth`` itself, or ``SimulationError`` outside 0..max_depth."""
+    if not 0 <= depth <= max_depth:
+        raise SimulationError(f"depth {depth} is outside 0..{max_depth}")
+    return depth

@@ -1,0 +1,63 @@
+"""Means over many paths: acceptance by depth, and tokens per round of fixed-depth walks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Runs = NDArray[np.uint8]
+
+
+class Estimate(NamedTuple):
+    """A mean and its standard error over requests."""
+
+    mean: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Statistics of a sample of paths, ``runs[i]`` of shape (output_tokens of i,)."""
+
+    runs: Sequence[Runs]
+
+    def tokens_per_round(self, depth: int) -> Estimate:
+        """Tokens over rounds when every path is walked at ``depth``, last rounds untrimmed.
+
+        A ratio estimate: by Wald's identity counting the round that crosses the end whole makes
+        it free of end effects.
+        """
+        tokens, rounds = np.array([walk(run, depth) for run in self.runs], dtype=np.float64).T
+        mean = tokens.sum() / rounds.sum()
+        spread = np.std(tokens - mean * rounds, ddof=1) if len(tokens) > 1 else np.nan
+        return Estimate(float(mean), float(spread * np.sqrt(len(tokens)) / rounds.sum()))
+
+    def conditional_rates(self, max_depth: int) -> Floats:
+        """Acceptance of draft ``j`` given those before it, over all start positions, shape (max_depth,).
+
+        A depth that no run reaches takes the rate of the depth before it.
+        """
+        counts = np.zeros(max_depth + 1)
+        for run in self.runs:
+            counts += np.bincount(np.minimum(run, max_depth), minlength=max_depth + 1)
+        reached = counts[::-1].cumsum()[::-1]
+        rates = np.zeros(max_depth)
+        for depth in range(max_depth):
+            before = rates[depth - 1] if depth else 0.0
+            rates[depth] = reached[depth + 1] / reached[depth] if reached[depth] else before
+        return rates
+
+
+def walk(run: Runs, depth: int) -> tuple[int, int]:
+    """Tokens and rounds of a generation that always drafts ``depth``, its last round whole."""
+    accepted = np.minimum(run, depth).tolist()
+    position = rounds = 0
+    while position < len(accepted):
+        position += accepted[position] + 1
+        rounds += 1
+    return position, rounds

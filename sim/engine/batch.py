@@ -1,0 +1,124 @@
+"""The running batch: one column per sequence, in the engine's order, as int64 arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.acceptance.base import Path
+
+Int64 = NDArray[np.int64]
+
+TOKENS: Final = 0  # known tokens: prompt and output so far
+COMPUTED: Final = 1  # tokens whose KV is in memory
+POINTER: Final = 2  # where the next round's run length stands in the arena
+END: Final = 3  # tokens at which the sequence is finished
+DRAFT: Final = 4  # drafts carried into the next step
+GRANTED: Final = 5  # tokens scheduled in this step
+KNOWN: Final = 6  # of these, tokens that are not drafts, were all granted
+HELD: Final = 7  # KV blocks held
+REQUEST: Final = 8
+ROUNDS: Final = 9
+DRAFTED: Final = 10
+ACCEPTED: Final = 11
+LAST_EMIT: Final = 12  # when it last emitted tokens, ns
+FRESH: Final = 13  # 1 until it emits for the first time since it was (re)admitted
+ROWS: Final = 14
+
+
+@dataclass(slots=True)
+class Sequence:
+    """One request inside the replica: what is needed rarely, or while it waits."""
+
+    request: int
+    class_id: int
+    prompt_tokens: int
+    output_tokens: int
+    arrival_ns: int
+    sent_ns: int
+    path: Path | None = None
+    produced: int = 0
+    scheduled_ns: int = -1
+    first_token_ns: int = -1
+    last_emit_ns: int = -1
+    preemptions: int = 0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that must be in KV memory before the next one: prompt and output so far."""
+        return self.prompt_tokens + self.produced
+
+
+class Arena:
+    """Run lengths (and confidences) of the running sequences, one row of fixed width each."""
+
+    def __init__(self, rows: int, width: int, max_depth: int, confidence: bool) -> None:
+        self.width = width
+        self.runs = np.zeros(rows * width, dtype=np.uint8)
+        self.claims = np.zeros((rows * width if confidence else 0, max_depth), dtype=np.float32)
+        self._free = list(range(rows - 1, -1, -1))
+
+    def put(self, path: Path, length: int) -> int:
+        """Store a path of ``length`` output positions; returns the index of its position 0."""
+        start = self._free.pop() * self.width
+        self.runs[start : start + length] = path.run
+        if len(self.claims):
+            self.claims[start : start + length] = path.confidence()
+        return start
+
+    def drop(self, pointer: int) -> None:
+        """Free the row that ``pointer`` points into."""
+        self._free.append(pointer // self.width)
+
+
+class RunningBatch:
+    """Columns of running sequences; ``n`` of them are in use."""
+
+    def __init__(self, capacity: int) -> None:
+        self.n = 0
+        self.a: Int64 = np.zeros((ROWS, capacity), dtype=np.int64)
+        self.live: dict[int, Sequence] = {}
+
+    def row(self, name: int) -> Int64:
+        """View of one row over the sequences in use."""
+        return self.a[name, : self.n]
+
+    def append(self, sequence: Sequence, pointer: int, granted: int, held: int) -> None:
+        """Add a sequence at the end, with its first chunk granted."""
+        i = self.n
+        tokens = sequence.tokens
+        self.a[:, i] = (
+            tokens,
+            0,
+            pointer + sequence.produced,
+            sequence.prompt_tokens + sequence.output_tokens,
+            0,
+            granted,
+            tokens,
+            held,
+            sequence.request,
+            sequence.rounds,
+            sequence.drafted,
+            sequence.accepted,
+            sequence.last_emit_ns,
+            1,
+        )
+        self.live[sequence.request] = sequence
+        self.n = i + 1
+
+    def remove(self, index: int) -> Sequence:
+        """Take one sequence out, its counters written back, and close the gap."""
+        column = self.a[:, index].tolist()
+        sequence = self.live.pop(column[REQUEST])
+        sequence.produced = column[TOKENS] - sequence.prompt_tokens
+        sequence.rounds, sequence.drafted, sequence.accepted = column[ROUNDS : ACCEPTED + 1]
+        sequence.last_emit_ns = column[LAST_EMIT]
+        self.a[:, index : self.n - 1] = self.a[:, index + 1 : self.n]
+        self.n -= 1
+        return sequence

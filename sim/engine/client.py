@@ -1,0 +1,83 @@
+"""The client: sends each request at its intended arrival, or when a place in flight is free."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import Protocol
+
+import simpy
+from simpy.events import URGENT, Event
+
+from sim.engine.batch import Sequence
+from sim.workload.requests import Requests
+
+
+class Server(Protocol):
+    """Anything that takes requests: a replica, or a router before several."""
+
+    def submit(self, sequence: Sequence) -> None:
+        """Queue one request."""
+        ...
+
+
+class At(Event):
+    """An event at a given time that comes before ordinary events of the same time.
+
+    So a request that arrives at the instant a step ends is seen by the next step, whatever
+    other events the simulation holds.
+    """
+
+    def __init__(self, env: simpy.Environment, time_ns: int) -> None:
+        super().__init__(env)
+        self._ok, self._value = True, None
+        env.schedule(self, URGENT, time_ns - int(env.now))
+
+
+class Client:
+    """Replays requests against a server; ``finished`` fires when the last one is answered."""
+
+    def __init__(self, env: simpy.Environment, requests: Requests, server: Server, max_model_len: int) -> None:
+        self.env, self.requests, self.server = env, requests, server
+        self.max_model_len = max_model_len
+        self.limit = requests.max_concurrency or len(requests)
+        self.in_flight = 0
+        self.answered = 0
+        self.backlog: deque[int] = deque()
+        self.finished = env.event()
+        if not len(requests):
+            self.finished.succeed()
+
+    def run(self) -> Generator[Event, None, None]:
+        """The SimPy process: one event per distinct arrival time."""
+        for request, arrival in enumerate(self.requests.arrival_ns.tolist()):
+            if arrival > self.env.now:
+                yield At(self.env, arrival)
+            if self.in_flight < self.limit:
+                self._send(request)
+            else:
+                self.backlog.append(request)
+
+    def done(self, request: int) -> None:
+        """A request was answered: its place is free for the next one."""
+        self.in_flight -= 1
+        self.answered += 1
+        if self.backlog:
+            self._send(self.backlog.popleft())
+        if self.answered == len(self.requests):
+            self.finished.succeed()
+
+    def _send(self, request: int) -> None:
+        self.in_flight += 1
+        r = self.requests
+        prompt = int(r.prompt_tokens[request])
+        self.server.submit(
+            Sequence(
+                request=request,
+                class_id=int(r.class_id[request]),
+                prompt_tokens=prompt,
+                output_tokens=min(int(r.output_tokens[request]), self.max_model_len - prompt),
+                arrival_ns=int(r.arrival_ns[request]),
+                sent_ns=int(self.env.now),
+            )
+        )

@@ -1,0 +1,213 @@
+"""Continuous batching: which sequences run in this step, with how many tokens each.
+
+The rules are vLLM's V1 scheduler (vllm/v1/core/sched/scheduler.py, 0.32): running sequences
+first and in order, each with its known tokens and the drafts it carries, then waiting ones in
+order of arrival, within a token budget and the free KV blocks; when blocks run out the last
+running sequence is preempted, loses its KV and goes to the front of the queue, and nothing is
+admitted in that step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from sim.acceptance.base import Path
+from sim.engine.batch import (
+    COMPUTED,
+    DRAFT,
+    FRESH,
+    GRANTED,
+    HELD,
+    KNOWN,
+    POINTER,
+    TOKENS,
+    Arena,
+    Int64,
+    RunningBatch,
+    Sequence,
+)
+from sim.engine.config import EngineConfig
+from sim.engine.kv import BlockPool
+from sim.errors import SimulationError
+
+
+class Scheduler:
+    """The waiting queue, the running batch and the KV pool of one replica.
+
+    ``lookahead`` is the KV slots reserved beyond the scheduled tokens of every sequence,
+    ``slots`` the budget tokens that each scheduled sequence costs on top of its own (the
+    drafter's), ``state_blocks`` the blocks' worth of memory a sequence takes at any length.
+    ``draw`` gives a sequence its future when it is first admitted.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        pool: BlockPool,
+        arena: Arena,
+        draw: Callable[[Sequence], Path],
+        lookahead: int = 0,
+        slots: int = 0,
+        state_blocks: int = 0,
+    ) -> None:
+        self.budget = config.max_num_batched_tokens
+        self.max_num_seqs = config.max_num_seqs
+        self.max_model_len = config.max_model_len
+        self.chunk_limit = config.long_prefill_token_threshold
+        self.block_size = config.block_size
+        self.pool, self.arena, self.draw = pool, arena, draw
+        self.lookahead, self.slots, self.state_blocks = lookahead, slots, state_blocks
+        self.waiting: deque[Sequence] = deque()
+        self.batch = RunningBatch(config.max_num_seqs)
+        self.prefilling = 0
+        """Running sequences that have not emitted since they were admitted."""
+        self.uncut = True
+        """Whether every running sequence got all it wanted in this step."""
+        self.preempted: list[int] = []
+
+    def schedule(self, now_ns: int) -> None:
+        """Fill the GRANTED and KNOWN rows of the batch for one step."""
+        self.preempted = []
+        self.uncut = not self._chunked
+        left = self._grant_running()
+        if self.waiting and not self.preempted:
+            self._admit(left, now_ns)
+
+    # -- running sequences -------------------------------------------------------------------
+
+    def _grant_running(self) -> int:
+        """Grant tokens and blocks to the running batch; returns the budget left."""
+        batch = self.batch
+        if not batch.n:
+            return self.budget
+        want = self._wanted()
+        left = self.budget - int(np.add.reduce(want)) - self.slots * batch.n
+        if left < 0:
+            self.uncut = False
+            before = np.cumsum(want + self.slots) - want
+            np.minimum(want, np.maximum(self.budget - before, 0), out=want)
+        held = batch.row(HELD)
+        blocks = np.maximum(held, self._blocks_for(batch.row(COMPUTED) + want))
+        if left < 0:
+            blocks = np.where(want > 0, blocks, held)
+        extra = int(np.add.reduce(blocks)) - int(np.add.reduce(held))
+        if extra > self.pool.free:
+            return self._grant_under_pressure()
+        batch.a[GRANTED, : batch.n] = want
+        held[:] = blocks
+        self.pool.take(extra)
+        return left
+
+    def _wanted(self) -> Int64:
+        """Known and draft tokens that each running sequence has to compute."""
+        batch = self.batch
+        known = batch.row(KNOWN)
+        if self.prefilling:
+            np.subtract(batch.row(TOKENS), batch.row(COMPUTED), out=known)
+        else:
+            known.fill(1)
+        want = known + batch.row(DRAFT)
+        if self._chunked:
+            np.minimum(want, self.chunk_limit, out=want)
+        return np.minimum(want, self.max_model_len - 1 - batch.row(COMPUTED), out=want)
+
+    @property
+    def _chunked(self) -> bool:
+        """Whether the chunk limit applies: never to a request that is alone."""
+        return self.chunk_limit > 0 and self.batch.n + len(self.waiting) > 1
+
+    def _blocks_for(self, tokens: Int64) -> Int64:
+        """Blocks that hold ``tokens`` and the lookahead slots of each sequence."""
+        slots = np.minimum(tokens + self.lookahead, self.max_model_len)
+        return (slots + (self.block_size - 1)) // self.block_size + self.state_blocks
+
+    def _grant_under_pressure(self) -> int:
+        """Grant one by one, preempting from the end of the batch while blocks are short."""
+        batch, left = self.batch, self.budget
+        self.uncut = False
+        wanted = self._wanted().tolist()
+        batch.row(GRANTED).fill(0)
+        i = 0
+        while i < batch.n and left > self.slots:
+            granted = min(wanted[i], left - self.slots)
+            need = self._need(int(batch.a[COMPUTED, i]) + granted) - int(batch.a[HELD, i])
+            while need > self.pool.free and batch.n > i:
+                self._preempt_last()
+            if batch.n == i:
+                break
+            batch.a[HELD, i] += max(need, 0)
+            self.pool.take(max(need, 0))
+            batch.a[GRANTED, i] = granted
+            left -= granted + self.slots
+            i += 1
+        self.prefilling = int(batch.row(FRESH).sum())
+        return left
+
+    def _need(self, tokens: int) -> int:
+        """Blocks of one sequence of ``tokens`` computed tokens, lookahead included."""
+        slots = min(tokens + self.lookahead, self.max_model_len)
+        return -(-slots // self.block_size) + self.state_blocks
+
+    def _preempt_last(self) -> None:
+        """Free the last running sequence's blocks and put it at the front of the queue."""
+        batch = self.batch
+        last = batch.n - 1
+        self.pool.give(int(batch.a[HELD, last]))
+        self.arena.drop(int(batch.a[POINTER, last]))
+        sequence = batch.remove(last)
+        sequence.preemptions += 1
+        self.preempted.append(sequence.request)
+        self.waiting.appendleft(sequence)
+
+    # -- waiting sequences -------------------------------------------------------------------
+
+    def _admit(self, left: int, now_ns: int) -> None:
+        """Admit waiting sequences in order while budget, places and blocks last.
+
+        The blocks must hold the whole known sequence, not the first chunk alone.
+        """
+        while self.waiting and left > self.slots and self.batch.n < self.max_num_seqs:
+            sequence = self.waiting[0]
+            chunk = min(sequence.tokens, left - self.slots)
+            if self._chunked:
+                chunk = min(chunk, self.chunk_limit)
+            whole = -(-sequence.tokens // self.block_size) + self.state_blocks
+            if max(whole, self._need(chunk)) > self.pool.free:
+                break
+            self.waiting.popleft()
+            self._start(sequence, chunk, self._need(chunk), now_ns)
+            left -= chunk + self.slots
+        if self.waiting and not self.batch.n:
+            raise SimulationError(f"request {self.waiting[0].request} does not fit an empty replica")
+
+    def _start(self, sequence: Sequence, chunk: int, need: int, now_ns: int) -> None:
+        self.pool.take(need)
+        if sequence.path is None:
+            sequence.path = self.draw(sequence)
+        pointer = self.arena.put(sequence.path, sequence.output_tokens)
+        if sequence.scheduled_ns < 0:
+            sequence.scheduled_ns = now_ns
+        self.batch.append(sequence, pointer, chunk, need)
+        self.prefilling += 1
+
+    # -- the end of a step -------------------------------------------------------------------
+
+    def release(self, index: int) -> Sequence:
+        """Take a finished sequence out and free what it held."""
+        self.pool.give(int(self.batch.a[HELD, index]))
+        self.arena.drop(int(self.batch.a[POINTER, index]))
+        return self.batch.remove(index)
+
+    def check_integrity(self) -> None:
+        """Raise ``SimulationError`` when memory, budget or positions contradict each other."""
+        batch = self.batch
+        self.pool.check_integrity(int(batch.row(HELD).sum()))
+        if batch.n > self.max_num_seqs or int(batch.row(GRANTED).sum()) > self.budget:
+            raise SimulationError(f"{batch.n} sequences or their tokens exceed the step's limits")
+        if self.prefilling != int(batch.row(FRESH).sum()):
+            raise SimulationError(f"{self.prefilling} sequences are said to prefill")
+        if np.any(batch.row(COMPUTED) >= batch.row(TOKENS)) or len(batch.live) != batch.n:
+            raise SimulationError("a running sequence has nothing left to compute")

@@ -1,0 +1,135 @@
+"""One run: requests, costs, acceptance, engine and policy in; records out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import simpy
+
+from calibrate.profile import Drafter, Profile
+from sim.acceptance.base import AcceptanceProcess, Path
+from sim.cost.step_cost import StepCost
+from sim.engine.batch import Arena, Sequence
+from sim.engine.client import Client
+from sim.engine.config import EngineConfig
+from sim.engine.kv import BlockPool, blocks_in_memory, state_blocks
+from sim.engine.replica import Replica
+from sim.engine.scheduler import Scheduler
+from sim.errors import InputError
+from sim.policies.base import Policy
+from sim.results.run_records import RunRecords
+from sim.workload.requests import Requests
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything one run needs; ``processes`` has one acceptance process per request class.
+
+    ``max_depth`` is the depth that the engine is configured for (``num_speculative_tokens``).
+    """
+
+    requests: Requests
+    profile: Profile
+    drafter: Drafter | None
+    engine: EngineConfig
+    processes: tuple[AcceptanceProcess, ...]
+    max_depth: int
+    keep_steps: bool = True
+
+
+def simulate(setup: Setup, policy: Policy) -> RunRecords:
+    """Replay the requests under one policy until the last is answered."""
+    env = simpy.Environment(initial_time=0)
+    replica = build_replica(env, setup, policy)
+    client = Client(env, setup.requests, replica, setup.engine.max_model_len)
+    replica.done = client.done
+    env.process(client.run())
+    env.process(replica.run())
+    env.run(until=client.finished)
+    return collect(setup, replica)
+
+
+def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Replica:
+    """A replica with its scheduler, memory and costs; raises ``InputError`` if nothing fits."""
+    engine, behaviour = setup.engine, setup.engine.behaviour
+    drafter = setup.drafter if policy.drafts else None
+    depth = setup.max_depth if drafter else 0
+    pool = BlockPool(_kv_blocks(setup, drafter))
+    longest = int(setup.requests.output_tokens.max(initial=1)) + 1
+    scheduler = Scheduler(
+        engine,
+        pool,
+        Arena(engine.max_num_seqs, longest, max(depth, 1), policy.wants_confidence),
+        draw=lambda sequence: _draw(setup.processes, sequence),
+        lookahead=_lookahead(drafter, depth) if behaviour.lookahead else 0,
+        slots=_slots(drafter, depth) if behaviour.draft_slots else 0,
+        state_blocks=state_blocks(setup.profile, engine.block_size),
+    )
+    _check_fits(setup, scheduler)
+    cost = StepCost(setup.profile, drafter, engine.max_num_batched_tokens, behaviour.capture_sizes)
+    return Replica(
+        env, scheduler, cost, policy, behaviour, depth, engine.step_overhead, setup.keep_steps
+    )
+
+
+def _draw(processes: tuple[AcceptanceProcess, ...], sequence: Sequence) -> Path:
+    process = processes[sequence.class_id]
+    return process.path(sequence.request, sequence.prompt_tokens, sequence.output_tokens)
+
+
+def _kv_blocks(setup: Setup, drafter: Drafter | None) -> int:
+    """Usable KV blocks: as configured or from memory, less the null block."""
+    engine = setup.engine
+    blocks = engine.kv_blocks or blocks_in_memory(
+        setup.profile, drafter, engine.block_size, engine.gpu_memory_utilization
+    )
+    return blocks - int(engine.behaviour.null_block)
+
+
+def _lookahead(drafter: Drafter | None, depth: int) -> int:
+    """KV slots reserved past the scheduled tokens (vllm/v1/core/sched/scheduler.py, 0.32)."""
+    return depth if drafter is not None and drafter.kind != "ngram" else 0
+
+
+def _slots(drafter: Drafter | None, depth: int) -> int:
+    """Budget tokens a drafter costs per scheduled sequence (vllm/config/speculative.py, 0.32)."""
+    kind = drafter.kind if drafter else "ngram"
+    return {"draft_model": 1, "parallel": depth}.get(kind, 0)
+
+
+def _check_fits(setup: Setup, scheduler: Scheduler) -> None:
+    """Refuse a request that could never run, instead of retrying it for ever."""
+    r, engine = setup.requests, setup.engine
+    if not len(r):
+        return
+    if int(r.prompt_tokens.max()) >= engine.max_model_len:
+        raise InputError(
+            f"a prompt of {int(r.prompt_tokens.max())} tokens does not fit max_model_len "
+            f"{engine.max_model_len}; raise it or limit the prompt lengths"
+        )
+    longest = int(np.minimum(r.prompt_tokens + r.output_tokens, engine.max_model_len).max())
+    need = -(-(longest + scheduler.lookahead) // engine.block_size) + scheduler.state_blocks
+    if need > scheduler.pool.capacity:
+        raise InputError(
+            f"a request of {longest} tokens needs {need} KV blocks and the replica has "
+            f"{scheduler.pool.capacity}; raise kv_blocks or gpu_memory_utilization, or limit the lengths"
+        )
+
+
+def collect(setup: Setup, replica: Replica) -> RunRecords:
+    """Records of a finished run, requests in order of intended arrival."""
+    requests = replica.records.requests.to_arrays()
+    order = np.argsort(requests["request"], kind="stable")
+    gaps = np.frombuffer(replica.records.gaps, dtype=np.int64).reshape(-1, 2)
+    arrivals = setup.requests.arrival_ns
+    return RunRecords(
+        requests={name: values[order] for name, values in requests.items()},
+        steps=replica.records.steps.to_arrays(),
+        chunk_gaps=(gaps[:, 0].copy(), gaps[:, 1].copy()),
+        unfinished=len(arrivals) - len(order),
+        classes=setup.requests.classes,
+        last_arrival_ns=int(arrivals.max(initial=0)),
+        kv_blocks_total=replica.scheduler.pool.capacity,
+        max_num_seqs=setup.engine.max_num_seqs,
+    )

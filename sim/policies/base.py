@@ -1,0 +1,104 @@
+"""The policy contract: how deep to speculate, decided from what a real engine knows.
+
+A policy is asked twice per step. ``draft_depths`` chooses how many drafts to propose for each
+sequence, before drafting; ``verify_depths`` how many of them to verify, after it (default: all).
+``observe`` tells it what became of a step. A policy never sees the future: only a policy with
+``clairvoyant = True`` (the oracle) receives run lengths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from sim.cost.step_cost import StepCost
+
+Int64 = NDArray[np.int64]
+Depths = int | Int64
+"""One depth for all sequences, or one per sequence (int64, shape (sequences,))."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What the engine knows when it chooses depths; read only for the policy.
+
+    Arrays have one entry per sequence that will carry drafts into the next step. ``scheduled``
+    counts all requests of the step just run, prefill chunks included (vLLM's batch key);
+    ``running`` those admitted, ``waiting`` those not. ``step_tokens`` is the size of the drafter's
+    first pass. ``run`` is ``None`` except for clairvoyant policies: drafts that would be accepted.
+    """
+
+    now_ns: int
+    scheduled: int
+    running: int
+    waiting: int
+    step_tokens: int
+    max_depth: int
+    request: Int64
+    context_tokens: Int64
+    remaining_tokens: Int64
+    cost: StepCost
+    run: Int64 | None = None
+
+    @property
+    def sequences(self) -> int:
+        """Sequences that will carry drafts."""
+        return len(self.request)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one step did: per sequence that emitted, its request, drafts verified and accepted.
+
+    ``step_ns`` is the whole step's latency. Arrays are int64 of one entry per emitting sequence.
+    """
+
+    step_ns: int
+    request: Int64
+    drafted: Int64
+    accepted: Int64
+
+
+class Policy(Protocol):
+    """Chooses depths. Stateful policies start afresh for every run (one instance per run)."""
+
+    clairvoyant: bool
+    wants_confidence: bool
+    wants_outcomes: bool
+    drafts: bool
+    """False only for ``off``: no drafter is loaded and none runs."""
+
+    def draft_depths(self, batch: Batch) -> Depths:
+        """Drafts to propose per sequence, each 0..``batch.max_depth``."""
+        ...
+
+    def verify_depths(self, batch: Batch, depths: Depths, confidence: NDArray[np.float32]) -> Depths:
+        """Drafts to verify per sequence, at most ``depths``; asked only if ``wants_confidence``.
+
+        ``confidence`` has shape (sequences, max_depth): the claim for each proposed draft.
+        """
+        ...
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from a finished step; called only if ``wants_outcomes``."""
+        ...
+
+
+class PolicyDefaults:
+    """Defaults that most policies keep; subclasses override ``draft_depths``."""
+
+    clairvoyant = False
+    wants_confidence = False
+    wants_outcomes = False
+    drafts = True
+
+    def verify_depths(self, batch: Batch, depths: Depths, confidence: NDArray[np.float32]) -> Depths:
+        """Verify everything proposed."""
+        return depths
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn nothing."""

@@ -1,0 +1,57 @@
+"""A user's own policy, named on purpose in the YAML as ``policy: module:Class``.
+
+The class is imported from the scenario's folder or the Python path, called with ``params`` as
+keyword arguments, and must offer what ``sim.policies.base.Policy`` says; subclassing
+``PolicyDefaults`` leaves only ``draft_depths`` to write. It is trusted code: naming it runs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, cast
+
+from pydantic import Field, field_validator
+
+from sim.errors import InputError
+from sim.policies.base import Policy
+from sim.policies.config import Bounds, PolicyConfig
+
+_NEEDED = ("draft_depths", "verify_depths", "observe", "clairvoyant", "wants_confidence", "wants_outcomes")
+
+
+class CustomConfig(PolicyConfig):
+    """A policy of your own: ``policy: module:Class`` and its ``params``."""
+
+    policy: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    params: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the class")
+    k_max: int = Field(default=7, ge=0, le=64, description="deepest depth that it may ask for")
+    search: str = Field(default=".", description="folder to import from, relative to the scenario file")
+
+    @field_validator("policy")
+    @classmethod
+    def _has_class(cls, policy: str) -> str:
+        return policy
+
+    def build(self, bounds: Bounds) -> Policy:
+        """Import the class and call it; ``InputError`` says what is missing."""
+        made = self._load()(**self.params)
+        missing = [name for name in _NEEDED if not hasattr(made, name)]
+        if missing:
+            raise InputError(f"{self.policy} lacks {', '.join(missing)}; subclass sim.policies.base.PolicyDefaults")
+        return cast(Policy, made)
+
+    def _load(self) -> Any:
+        module, _, name = self.policy.partition(":")
+        sys.path.insert(0, self.search)
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"policy {self.policy!r} cannot be loaded ({error}); write module:Class") from None
+        finally:
+            sys.path.remove(self.search)
+
+    @property
+    def depth(self) -> int:
+        """The deepest depth that it may ask for."""
+        return self.k_max

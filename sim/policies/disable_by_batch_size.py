@@ -1,0 +1,49 @@
+"""``disable_by_batch_size``: depth k below a batch size, no drafts at or above it.
+
+Rule of vLLM V0 (``--speculative-disable-by-batch-size``; vllm/spec_decode/spec_decode_worker.py,
+versions up to 0.9; removed in 2026): each step, all drafting is off when the running queue has at
+least ``threshold`` requests. Granularity: whole batch, every step; no hysteresis. Input: the
+number of running requests after scheduling. A disabled step runs no drafter at all.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sim.policies.base import Batch, Depths, PolicyDefaults
+from sim.policies.config import Bounds, PolicyConfig
+
+
+class DisableByBatchSize(PolicyDefaults):
+    """Depth ``k`` while fewer than ``threshold`` requests run."""
+
+    def __init__(self, k: int, threshold: int) -> None:
+        self.k, self.threshold = k, threshold
+
+    def draft_depths(self, batch: Batch) -> Depths:
+        """All or nothing, by the running queue's length."""
+        return 0 if batch.running >= self.threshold else self.k
+
+
+class DisableByBatchSizeConfig(PolicyConfig):
+    """Depth k while fewer than ``threshold`` requests run, else none (vLLM V0)."""
+
+    policy: Literal["disable_by_batch_size"]
+    k: int = Field(ge=1, le=64, description="draft tokens per sequence and step below the threshold")
+    threshold: int = Field(ge=1, description="running requests from which drafting is off")
+
+    def build(self, bounds: Bounds) -> DisableByBatchSize:
+        """The policy, its depth cut to what the engine allows."""
+        return DisableByBatchSize(min(self.k, bounds.max_depth), self.threshold)
+
+    @property
+    def depth(self) -> int:
+        """The depth below the threshold."""
+        return self.k
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """Batch sizes at which the depth changes, for the linter."""
+        return (self.threshold,)

@@ -1,0 +1,81 @@
+"""``per_batch_size``: the depth from a table over the batch size.
+
+Rule of vLLM V1 (``num_speculative_tokens_per_batch_size``, PR #32374, vllm/v1/core/sched/
+scheduler.py): rows ``[first, last, k]``, inclusive, ascending from 1, not overlapping; a gap and
+everything past the last row keep the depth of the row before; depths are cut to the configured
+maximum. The table is looked up each step with the number of scheduled requests, prefill chunks
+included, and gives the depth of the drafts to produce (verified in the next step). Granularity:
+whole batch, every step; no hysteresis. ``batch_key`` selects another count: ``sampling`` counts
+only sequences that will carry drafts (proposed in PR #51466), ``running`` all admitted ones.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from sim.policies.base import Batch, Depths, PolicyDefaults
+from sim.policies.config import Bounds, PolicyConfig
+
+BatchKey = Literal["scheduled", "sampling", "running"]
+Row = tuple[int, int, int]
+
+
+def depth_by_batch(table: tuple[Row, ...], max_depth: int) -> list[int]:
+    """Depth at every batch size 0..last, gaps filled from below; the last entry goes on."""
+    depths = np.zeros(table[-1][1] + 1, dtype=np.int64)
+    for first, _, k in table:
+        depths[first:] = min(k, max_depth)
+    return depths.tolist()
+
+
+class PerBatchSize(PolicyDefaults):
+    """Depth looked up by batch size."""
+
+    def __init__(self, depths: list[int], batch_key: BatchKey) -> None:
+        self.depths, self.batch_key = depths, batch_key
+
+    def draft_depths(self, batch: Batch) -> Depths:
+        """One look-up for the whole batch."""
+        size = {"scheduled": batch.scheduled, "sampling": batch.sequences, "running": batch.running}[
+            self.batch_key
+        ]
+        return self.depths[min(size, len(self.depths) - 1)]
+
+
+class PerBatchSizeConfig(PolicyConfig):
+    """Depth from a table of [first, last, k] rows over the batch size (vLLM V1 dynamic depth)."""
+
+    policy: Literal["per_batch_size"]
+    table: tuple[Row, ...] = Field(min_length=1, description="rows [first batch, last batch, k], inclusive")
+    batch_key: BatchKey = "scheduled"
+
+    @field_validator("table")
+    @classmethod
+    def _rows_ascend_from_one(cls, table: tuple[Row, ...]) -> tuple[Row, ...]:
+        expected = 1
+        for row in table:
+            first, last, k = row
+            if expected == 1 and first != 1:
+                raise ValueError(f"first row {list(row)} must start at batch 1, as in [[1, 16, 5], [17, 64, 3]]")
+            if first < expected or last < first or k < 0:
+                raise ValueError(f"row {list(row)} must ascend without overlap and have k >= 0")
+            expected = last + 1
+        return table
+
+    def build(self, bounds: Bounds) -> PerBatchSize:
+        """The policy, with the table spread over all batch sizes."""
+        return PerBatchSize(depth_by_batch(self.table, bounds.max_depth), self.batch_key)
+
+    @property
+    def depth(self) -> int:
+        """The deepest row."""
+        return max(k for _, _, k in self.table)
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """Batch sizes at which the depth changes, for the linter."""
+        rows = self.table
+        return tuple(b[0] for a, b in zip(rows, rows[1:], strict=False) if a[2] != b[2])

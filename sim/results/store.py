@@ -1,0 +1,187 @@
+"""Records and summaries on disk: Parquet through DuckDB, and canonical JSON.
+
+A run's directory holds ``requests.parquet``, ``steps.parquet``, ``chunk_gaps.parquet`` and
+``run.json``. The last is written last, so a directory that has it is complete. Every file is
+written beside its place and renamed into it, and equal data gives equal bytes (with one version
+of DuckDB).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+
+from sim.errors import InputError
+from sim.results.compare import Cell, Comparison, Difference, PolicyResult, against, best_policy
+from sim.results.names import METRICS
+from sim.results.run_records import Columns, RunRecords
+
+RUN_SCHEMA: Final = "leadline.run/1"
+SUMMARY_SCHEMA: Final = "leadline.summary/1"
+RUN_FILE: Final = "run.json"
+_ROW_GROUP: Final = 100_000
+_SCALARS: Final = ("unfinished", "last_arrival_ns", "kv_blocks_total", "max_num_seqs")
+
+
+def write_run(directory: Path, records: RunRecords) -> None:
+    """Write one run's records into ``directory``, created if need be."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / RUN_FILE).unlink(missing_ok=True)
+    gaps, counts = records.chunk_gaps
+    with _connection() as connection:
+        for name, columns in (
+            ("requests", records.requests),
+            ("steps", records.steps),
+            ("chunk_gaps", {"gap_ns": gaps, "count": counts}),
+        ):
+            _write_parquet(connection, directory / f"{name}.parquet", columns)
+    scalars = {name: getattr(records, name) for name in _SCALARS}
+    write_json(directory / RUN_FILE, {"schema": RUN_SCHEMA, "classes": list(records.classes)} | scalars)
+
+
+def read_run(directory: Path) -> RunRecords:
+    """Read back what ``write_run`` wrote; raises ``InputError`` naming the file that is at fault."""
+    about = read_json(directory / RUN_FILE, RUN_SCHEMA)
+    with _connection() as connection:
+        requests, steps, gaps = (
+            _read_parquet(connection, directory / f"{name}.parquet")
+            for name in ("requests", "steps", "chunk_gaps")
+        )
+    return RunRecords(
+        requests=requests,
+        steps=steps,
+        chunk_gaps=(gaps["gap_ns"], gaps["count"]),
+        classes=tuple(about["classes"]),
+        **{name: about[name] for name in _SCALARS},
+    )
+
+
+def is_complete(directory: Path) -> bool:
+    """Whether a run's directory was written to the end, so that a sweep need not repeat it."""
+    return (directory / RUN_FILE).exists()
+
+
+def summary(comparison: Comparison) -> dict[str, Any]:
+    """A comparison as plain data in a stable order, the content of ``summary.json``."""
+    return {
+        "schema": SUMMARY_SCHEMA,
+        "baseline": comparison.baseline,
+        "metric": comparison.metric,
+        "error": comparison.error,
+        "cells": [_cell_summary(cell, comparison) for cell in comparison.cells],
+    }
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write canonical JSON: keys as they stand, floats by ``repr``, NaN and infinity as null."""
+    text = json.dumps(_finite(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    _replace(path, lambda temporary: _write_text(temporary, text))
+
+
+def read_json(path: Path, schema: str) -> dict[str, Any]:
+    """Read a JSON object of one schema; raises ``InputError`` saying what is wrong with the file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise InputError(f"{path}: is not JSON ({error})") from None
+    found = data.get("schema") if isinstance(data, dict) else None
+    if found != schema:
+        raise InputError(f"{path}: schema is {found!r}; this version reads {schema!r}")
+    return dict(data)
+
+
+def _cell_summary(cell: Cell, comparison: Comparison) -> dict[str, Any]:
+    best = best_policy(cell, comparison.metric, comparison.error)
+    differences = {name: against(cell, comparison.baseline, name, comparison.error) for name in METRICS}
+    return {
+        "load": cell.load,
+        "best": best.label,
+        "even": list(best.even),
+        "policies": [
+            _policy_summary(policy, {name: each[i] for name, each in differences.items()})
+            for i, policy in enumerate(cell.policies)
+        ],
+    }
+
+
+def _policy_summary(policy: PolicyResult, differences: Mapping[str, Difference | None]) -> dict[str, Any]:
+    """One policy: every metric with its mean, its values by seed and its difference from the baseline."""
+    return {
+        "policy": policy.label,
+        "bound": policy.bound,
+        "unstable": policy.unstable,
+        "reasons": [run.stability.reason for run in policy.runs],
+        "metrics": {
+            name: {
+                "mean": policy.mean(name),
+                "seeds": policy.values(name).tolist(),
+                "against_baseline": _difference_summary(differences[name]),
+            }
+            for name in METRICS
+        },
+    }
+
+
+def _difference_summary(difference: Difference | None) -> dict[str, Any] | None:
+    if difference is None:
+        return None
+    names = ("pairs", "mean", "half_width", "ratio", "ratio_half_width", "verdict")
+    return {name: getattr(difference, name) for name in names}
+
+
+def _connection() -> duckdb.DuckDBPyConnection:
+    """A private in-memory database; one thread keeps the rows' order and the bytes the same."""
+    return duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": True})
+
+
+def _write_parquet(connection: duckdb.DuckDBPyConnection, path: Path, columns: Columns) -> None:
+    """Write int64 columns; DuckDB scans a dict of NumPy arrays in place."""
+    connection.register("columns_to_write", columns)
+    relation = connection.table("columns_to_write")
+    _replace(
+        path,
+        lambda temporary: relation.write_parquet(
+            str(temporary), compression="zstd", row_group_size=_ROW_GROUP
+        ),
+    )
+    connection.unregister("columns_to_write")
+
+
+def _read_parquet(connection: duckdb.DuckDBPyConnection, path: Path) -> Columns:
+    try:
+        columns = connection.read_parquet(str(path)).fetchnumpy()
+    except duckdb.Error as error:
+        raise InputError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from None
+    return {name: np.asarray(values, dtype=np.int64) for name, values in columns.items()}
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` make the file beside its place, then rename it: readers see all of it or none."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _finite(value: Any) -> Any:
+    """The same data with null for every float that JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

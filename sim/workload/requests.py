@@ -1,0 +1,46 @@
+"""The requests of one run, drawn before it starts: every policy sees the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.errors import SimulationError
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Arrays of one entry per request, in order of intended arrival.
+
+    ``arrival_ns`` is the *intended* arrival (integer nanoseconds from the start of the run,
+    non-decreasing); latencies count from it. ``prompt_tokens`` and ``output_tokens`` are at
+    least 1. ``class_id`` indexes ``classes``. ``max_concurrency`` bounds the requests in flight
+    at the client: ``None`` is open loop; with a bound, a request waits at the client for a free
+    place (closed loop when all arrivals are 0).
+    """
+
+    arrival_ns: Int64
+    prompt_tokens: Int64
+    output_tokens: Int64
+    class_id: Int64
+    classes: tuple[str, ...] = ("default",)
+    max_concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        sizes = {len(a) for a in (self.arrival_ns, self.prompt_tokens, self.output_tokens, self.class_id)}
+        if len(sizes) != 1:
+            raise SimulationError(f"request arrays differ in length: {sorted(sizes)}")
+        if len(self) and (
+            np.any(np.diff(self.arrival_ns) < 0)
+            or self.arrival_ns[0] < 0
+            or self.prompt_tokens.min() < 1
+            or self.output_tokens.min() < 1
+        ):
+            raise SimulationError("requests need ordered arrivals from 0 and at least one token each way")
+
+    def __len__(self) -> int:
+        return len(self.arrival_ns)

@@ -1,0 +1,92 @@
+"""Recorded requests in, exported requests out."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.errors import InputError
+from sim.workload.arrival_config import TraceFormat
+from sim.workload.problems import Problems
+from sim.workload.readers import READERS, TRACE_SCHEMA, Recording, Row
+from sim.workload.requests import Requests
+
+Int64 = NDArray[np.int64]
+
+
+def read_trace(
+    path: Path, trace_format: TraceFormat, limit: int | None = None, drop_failed: bool = True
+) -> Requests:
+    """Requests of a recorded file in order of arrival, ties in file order, the earliest at 0.
+
+    Only our own format keeps its times as they are. Raises ``TraceError`` with every bad row (the
+    first 20) and ``InputError`` when the file is missing or holds no request.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; give the path of a {trace_format} trace")
+    problems = Problems(str(path))
+    recording = READERS[trace_format](path, problems)
+    rows = list(islice(_kept(recording.rows, drop_failed), limit))
+    problems.check()
+    if not rows:
+        raise InputError(f"{path}: holds no request to replay; every row failed or there is none")
+    return _requests(recording, np.array(rows, dtype=np.int64))
+
+
+def _kept(rows: Iterator[Row], drop_failed: bool) -> Iterator[Row]:
+    for row in rows:
+        if row.prompt_tokens and row.output_tokens:
+            yield row
+        elif not drop_failed:
+            yield row._replace(
+                prompt_tokens=max(row.prompt_tokens, 1), output_tokens=max(row.output_tokens, 1)
+            )
+
+
+def _requests(recording: Recording, rows: Int64) -> Requests:
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    arrival_ns = rows[:, 0] if recording.from_zero else rows[:, 0] - rows[0, 0]
+    return Requests(
+        arrival_ns=arrival_ns.copy(),
+        prompt_tokens=rows[:, 1].copy(),
+        output_tokens=rows[:, 2].copy(),
+        class_id=rows[:, 3].copy(),
+        classes=recording.classes,
+        max_concurrency=recording.max_concurrency,
+    )
+
+
+def write_trace(path: Path, requests: Requests) -> None:
+    """Export requests so that replaying the file gives them back exactly; written atomically."""
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+    ) as file:
+        try:
+            file.writelines(_exported(requests))
+        except BaseException:
+            os.unlink(file.name)
+            raise
+    os.replace(file.name, path)
+
+
+def _exported(requests: Requests) -> Iterator[str]:
+    header = {
+        "schema": TRACE_SCHEMA,
+        "classes": list(requests.classes),
+        "max_concurrency": requests.max_concurrency,
+    }
+    yield json.dumps(header) + "\n"
+    names = [json.dumps(name) for name in requests.classes]
+    columns = (requests.arrival_ns, requests.prompt_tokens, requests.output_tokens, requests.class_id)
+    for arrival, prompt, output, kind in zip(*(column.tolist() for column in columns), strict=True):
+        yield (
+            f'{{"arrival_ns": {arrival}, "prompt_tokens": {prompt}, '
+            f'"output_tokens": {output}, "class": {names[kind]}}}\n'
+        )
