@@ -31,6 +31,8 @@ class AttentionCost:
     per_pair: float
     mark: Mark
     source: str
+    per_query_context: float | None = None
+    """Per pair of a wide verify pass, where it is known to differ from a prefill pair."""
 
     def terms(self, attention: Attention) -> tuple[Term, Term]:
         """Decode and prefill terms of ``attention.layers`` layers.
@@ -39,6 +41,7 @@ class AttentionCost:
         are taken out of the context and sequence parts, then paid per query token.
         """
         layers = attention.layers
+        pair = self.per_pair if self.per_query_context is None else self.per_query_context
         decode = Term(
             name="attention_decode",
             mark=self.mark,
@@ -46,8 +49,8 @@ class AttentionCost:
             fixed_ns=significant(layers * self.floor),
             per_ns={
                 "sequences": significant(layers * max(0.0, self.per_sequence - self.per_token)),
-                "context_tokens": significant(layers * max(0.0, self.per_context - self.per_pair)),
-                "query_context_tokens": significant(layers * self.per_pair),
+                "context_tokens": significant(layers * max(0.0, self.per_context - pair)),
+                "query_context_tokens": significant(layers * pair),
             },
         )
         prefill = Term(
@@ -61,7 +64,9 @@ class AttentionCost:
         )
         return decode, prefill
 
-    def scaled(self, bandwidth: float, compute: float, why: str) -> AttentionCost:
+    def scaled(
+        self, bandwidth: float, compute: float, per_query_context: float, why: str
+    ) -> AttentionCost:
         """The same kernel on a device with ``bandwidth`` and ``compute`` times as much of each."""
         return AttentionCost(
             self.floor,
@@ -71,6 +76,7 @@ class AttentionCost:
             self.per_pair / compute,
             "assumed",
             f"{why}; {self.source}",
+            per_query_context,
         )
 
 

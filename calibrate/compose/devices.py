@@ -19,7 +19,8 @@ DATASHEET = "NVIDIA datasheet, dense bf16, as in aiconfigurator systems/*.yaml (
 class Machine:
     """A device with the tables that describe it; ``table`` is its name in their file names.
 
-    ``ops_bandwidth`` and ``attention_from`` say what is borrowed from another device.
+    ``ops_bandwidth`` and ``attention_from`` say what is borrowed from another device;
+    ``ns_per_query_context`` (per layer) replaces the borrowed cost of wide verify passes.
     """
 
     table: str
@@ -27,6 +28,7 @@ class Machine:
     ops: Reference
     ops_bandwidth: float = 1.0
     attention_from: Machine | None = None
+    ns_per_query_context: float = 0.0
 
     def attention(self, folders: Folders, attention: Attention, ledger: Ledger) -> AttentionCost:
         """Attention of these heads here, scaled from another device where none was measured here."""
@@ -39,7 +41,8 @@ class Machine:
             f"no attention table for {self.device.name}: {other.device.name} scaled by bandwidth "
             f"x{bandwidth:.3f} and peak x{compute:.3f}, floor unchanged"
         )
-        return attention_cost(folders, other.table, attention, ledger).scaled(bandwidth, compute, why)
+        cost = attention_cost(folders, other.table, attention, ledger)
+        return cost.scaled(bandwidth, compute, self.ns_per_query_context, why)
 
 
 def _device(name: str, memory_gib: int, bandwidth: float, peak: float) -> Device:
@@ -57,5 +60,9 @@ H200 = Machine(
     "h200_sxm", _device("NVIDIA H200 SXM 141GB", 141, 4.8e12, 989e12), H100_OPS, ops_bandwidth=4.8 / 3.35
 )
 A100 = Machine(
-    "a100_sxm", _device("NVIDIA A100 SXM 80GB", 80, 2.039e12, 312e12), A100_OPS, attention_from=H100
+    "a100_sxm",
+    _device("NVIDIA A100 SXM 80GB", 80, 2.039e12, 312e12),
+    A100_OPS,
+    attention_from=H100,
+    ns_per_query_context=0.32,
 )

@@ -90,7 +90,7 @@ class DrawnProcess:
         run = leading_runs(needed, self.by_depth, output_tokens)
         return DrawnPath(run, partial(self._claim, request, needed, fade, output_tokens))
 
-    def _claim(self, request: int, needed: Floats, fade: Floats | float, rows: int) -> Claimed:
+    def _claim(self, request: int, needed: Floats, fade: Floats, rows: int) -> Claimed:
         if self.claims is None:
             raise no_confidence()
         accepted = ahead(needed, rows, self.max_depth) < self.by_depth
@@ -114,17 +114,17 @@ def leading_runs(needed: Floats, by_depth: Floats, output_tokens: int) -> Runs:
     return run
 
 
-def ahead(values: Floats | float, rows: int, max_depth: int) -> Floats:
-    """``[p, j] = values[p+j]``, shape (rows, max_depth); a scalar stays one."""
-    if isinstance(values, float) or max_depth == 0:
-        return np.ones((1, max_depth))
+def ahead(values: Floats, rows: int, max_depth: int) -> Floats:
+    """``[p, j] = values[p+j]``, shape (rows, max_depth); ``values`` has rows + max_depth entries."""
+    if max_depth == 0:
+        return np.empty((rows, 0))
     return np.lib.stride_tricks.sliding_window_view(values, max_depth)[:rows]
 
 
-def decay_factor(decay: Decay | None, prompt_tokens: int, count: int) -> Floats | float:
-    """Factor on acceptance at each of the first ``count`` output positions; 1.0 where nothing decays."""
+def decay_factor(decay: Decay | None, prompt_tokens: int, count: int) -> Floats:
+    """Factor on acceptance at each of the first ``count`` output positions, shape (count,)."""
     if decay is None or prompt_tokens + count <= decay.from_tokens:
-        return 1.0
+        return np.ones(count)
     beyond = np.arange(prompt_tokens - decay.from_tokens, prompt_tokens - decay.from_tokens + count)
     return np.asarray(np.exp2(-np.maximum(beyond, 0) / decay.half_life_tokens))
 

@@ -105,7 +105,7 @@ def _tables(cell: Cell, comparison: Comparison, wide: bool, width: int) -> Itera
     names, deltas = _names(cell, comparison), _deltas(cell, comparison)
     heading = f"Δ {METRICS[comparison.metric].label}\nagainst {comparison.baseline}"
     name_width = min(MAX_NAME, max(map(len, names)))
-    taken = name_width + _GAP + max(map(len, (*heading.split("\n"), *deltas)))
+    taken = name_width + _GAP + max(len(line) for line in (*heading.split("\n"), *(delta.plain for delta in deltas)))
     columns = [c for c in _COLUMNS if (wide or c.narrow) and _has_data(cell, c)]
     for group in _groups(columns, cell.policies, width - taken):
         table = _empty_table(f"load {cell.load} · latencies in ms")
@@ -124,15 +124,14 @@ def _has_data(cell: Cell, column: _Column) -> bool:
 
 
 def _groups(columns: list[_Column], policies: tuple[PolicyResult, ...], room: int) -> Iterator[list[_Column]]:
-    """Cut the columns into runs that fit side by side, each of at least one column."""
+    """Cut the columns into runs that fit side by side, at least one run, however narrow the room."""
     group: list[_Column] = []
     for column in columns:
         if group and sum(c.width(policies) for c in (*group, column)) > room:
             yield group
             group = []
         group.append(column)
-    if group:
-        yield group
+    yield group
 
 
 def _empty_table(title: str) -> Table:

@@ -43,13 +43,20 @@ def footnote(comparison: Comparison) -> str:
 def _choice(cell: Cell, comparison: Comparison, best: Best) -> str:
     """The recommendation, with its gain over the baseline or the others' loss against it."""
     if best.label is None:
-        return "no policy is stable" if all(p.unstable for p in cell.policies) else "nothing to compare"
+        return _no_choice(cell)
     head = f"{best.label} is best" if len(best.even) == 1 else f"no difference between {_list(best.even)}"
     if comparison.baseline not in best.even:
         gain = _gain(cell, comparison, best.label)
         return f"{head}: {gain}" if gain else head
     losses = _losses(cell, comparison, best)
     return f"{head}; {losses}" if losses else head
+
+
+def _no_choice(cell: Cell) -> str:
+    reasons = [run.stability.reason for policy in cell.policies for run in policy.runs if run.unstable]
+    if not all(policy.unstable for policy in cell.policies):
+        return "no policy has data to compare"
+    return f"no policy is stable (under {cell.policies[0].label}: {reasons[0]})"
 
 
 def _gain(cell: Cell, comparison: Comparison, label: str) -> str:

@@ -17,6 +17,7 @@ import yaml
 from sim.errors import Problem
 from sim.scenario.limits import too_large
 from sim.scenario.syntax import syntax_problem
+from sim.scenario.words import shorten
 
 MAX_BYTES: Final = 1_000_000
 MAX_VALUES: Final = 20_000
@@ -227,14 +228,11 @@ class _Reader:
             Problem(place.line, place.column, dotted(path), message, self.document.file)
         )
 
-    def _wrong(self, node: yaml.Node, path: KeyPath, message: str) -> None:
+    def _wrong(self, node: yaml.Node, path: KeyPath, message: str) -> Any:
+        """Note that the value cannot be used; it stands as null."""
         self._note(node, path, message)
         self.document.tainted.add(path)
-
-
-def shorten(text: str, most: int = 40) -> str:
-    """The text in quotes, cut where it would fill the screen."""
-    return repr(text if len(text) <= most else text[: most - 1] + "…")
+        return None
 
 
 def _place(node: yaml.Node) -> Place:

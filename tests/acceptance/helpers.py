@@ -48,7 +48,8 @@ def rates(column: str) -> list[float]:
 
 def walk(run: Sequence[int], depth_of: Callable[[int, int], int]) -> list[tuple[int, int]]:
     """(drafted, accepted) of each round when ``depth_of(round, accepted before)`` chooses the depth."""
-    position, accepted, rounds = 0, 0, []
+    position, accepted = 0, 0
+    rounds: list[tuple[int, int]] = []
     while position < len(run):
         depth = depth_of(len(rounds), accepted)
         accepted = min(int(run[position]), depth)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.acceptance.build import build_process
-from sim.acceptance.trace import TraceProcess, read_trace
+from sim.acceptance.trace import Row, TraceProcess, read_trace
 from sim.errors import InputError, TraceError
 from tests.acceptance.helpers import build, configure, walk
 
@@ -68,8 +68,6 @@ def test_drawn_rows_are_even_and_depend_on_the_seed(trace: str) -> None:
 )
 def test_expected_tokens_are_those_of_walking_every_row(rows: list[list[int]], depth: int) -> None:
     """Total tokens over total rounds of fixed-depth walks, last rounds whole."""
-    from sim.acceptance.trace import Row
-
     recorded = [Row(np.array(row, dtype=np.uint8), None, None) for row in rows]
     process = TraceProcess(0, 9, recorded, True, None, None)
     rounds = [one for row in rows for one in walk(row, lambda *_: depth)]

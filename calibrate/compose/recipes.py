@@ -1,0 +1,203 @@
+"""Which model on which device, with which drafters, from which tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from calibrate.compose import overheads
+from calibrate.compose.devices import A100, H100, H200, Machine
+from calibrate.compose.moe import ROUTING
+from calibrate.compose.overheads import VLLM_010, VLLM_024, Overheads
+from calibrate.compose.passes import Kernels
+from calibrate.compose.sdbench import ngram_terms, sdbench_profile
+from calibrate.compose.tables import Folders, Ledger
+from calibrate.configs import QWEN35_08B, Config, eagle3_head, from_config, mtp_head
+from calibrate.profile import SCHEMA, Assumption, Drafter, DrafterKind, Profile, Target, Term
+from calibrate.shapes import Shape
+
+CREATED = "2026-11-29"
+"""The date of these recipes, not of the run: the same tables must give the same bytes."""
+
+COMMAND = (
+    "python -m calibrate.compose --tables ../shared/data/aiconfigurator_perf "
+    "--groundtruth ../shared/groundtruth --configs ../shared/data --out scenarios/profiles"
+)
+LLAMA_8B = "model_configs/meta-llama--Meta-Llama-3.1-8B.json"
+QWEN_27B = "model_configs/Qwen--Qwen3.5-27B.json"
+QWEN_30B = "model_configs/Qwen--Qwen3-30B-A3B.json"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafter of a recipe: its shape from a config file (``""``: the built-in 0.8B config)."""
+
+    name: str
+    kind: DrafterKind
+    build: Callable[[Config, str], Shape]
+    config: str
+    max_depth: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One profile to compose. ``max_tokens`` is where its sparsest table ends."""
+
+    name: str
+    machine: Machine
+    config: str
+    model: str
+    overheads: Overheads
+    drafts: tuple[Draft, ...]
+    max_tokens: int = 8192
+    vidur_model: str = ""
+    ngram: bool = False
+    assumptions: tuple[Assumption, ...] = ()
+
+
+_EAGLE3_LLAMA = Draft("eagle3", "eagle", eagle3_head, "draft_configs/llama3-8B-eagle3.json", 8)
+_EAGLE3_30B = Draft("eagle3", "eagle", eagle3_head, "draft_configs/qwen3-30B-A3B-eagle3.json", 8)
+_DRAFTS_27B = (
+    Draft("qwen3.5-0.8b", "draft_model", from_config, "", 16),
+    Draft("mtp", "mtp", mtp_head, QWEN_27B, 8),
+)
+_GDN = (
+    Assumption(
+        what="target.verify.gdn",
+        value="verifying k drafts reads one state and writes k+1",
+        why="the table has decode and chunked prefill; the kernel that verifies drafts was not measured",
+    ),
+    Assumption(
+        what="drafters.qwen3.5-0.8b",
+        value="its shape",
+        why="config.json not published with the tables; launch scripts of THUDM/slime and radixark/miles agree",
+    ),
+)
+_MOE = (
+    Assumption(
+        what="target.verify.moe",
+        value=f"routing {ROUTING}",
+        why="real routing is skewed between balanced and power_law_1.2; the table has all three",
+    ),
+)
+_A100 = (
+    Assumption(
+        what="target.verify.attention_decode, attention_prefill",
+        value="H100 scaled by bandwidth and peak; per query-context 0.32 ns per layer",
+        why=(
+            "no A100 attention table. FlashAttention 2 does not pack grouped queries when a sequence verifies "
+            f"more than one token: GSM8K against HumanEval steps at concurrency 32 differ by 10 ns per query "
+            f"token and context token, over 32 layers ({overheads.A100_STUDY})"
+        ),
+    ),
+)
+
+RECIPES = (
+    Recipe("llama-3.1-8b-h100", H100, LLAMA_8B, "Llama-3.1-8B", VLLM_010, (_EAGLE3_LLAMA,), ngram=True),
+    Recipe(
+        "qwen3.5-27b-h200", H200, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN
+    ),
+    Recipe(
+        "qwen3.5-27b-h100", H100, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN
+    ),
+    Recipe(
+        "llama-3.1-8b-a100",
+        A100,
+        LLAMA_8B,
+        "Llama-3.1-8B",
+        VLLM_024,
+        (_EAGLE3_LLAMA,),
+        vidur_model="meta-llama/Meta-Llama-3-8B",
+        ngram=True,
+        assumptions=_A100,
+    ),
+    Recipe(
+        "qwen3-30b-a3b-h100",
+        H100,
+        QWEN_30B,
+        "Qwen3-30B-A3B",
+        VLLM_024,
+        (_EAGLE3_30B,),
+        max_tokens=2048,
+        assumptions=_MOE,
+    ),
+)
+
+NAMES = (*(recipe.name for recipe in RECIPES), "llama-3.1-8b-h100-sdbench")
+
+
+def compose(name: str, folders: Folders) -> Profile:
+    """The profile ``name`` (one of ``NAMES``) from the tables; ``TableError`` when rows are missing."""
+    recipe = next((recipe for recipe in RECIPES if recipe.name == name), None)
+    if recipe is None:
+        model = target_shape(LLAMA_8B, "Llama-3.1-8B", folders)
+        head = draft_shape(_EAGLE3_LLAMA, folders)
+        return sdbench_profile(name, model.work(), head.work(), H100.device, CREATED, f"{COMMAND} {name}")
+    ledger = Ledger()
+    kernels = Kernels(folders, recipe.machine, ledger)
+    target = _target(recipe, kernels)
+    drafters = _drafters(recipe, target.verify, kernels)
+    return Profile(
+        schema=SCHEMA,
+        name=name,
+        kind="composed",
+        created=CREATED,
+        command=f"{COMMAND} {name}",
+        device=recipe.machine.device,
+        dtype="bfloat16",
+        max_tokens=recipe.max_tokens,
+        target=target,
+        drafters=drafters,
+        sources=ledger.sources,
+        assumptions=(*recipe.overheads.assumptions(), *recipe.assumptions),
+        samples=ledger.samples,
+        notes="Composed from kernel measurements; see docs/profiles.md for its error.",
+    )
+
+
+def target_shape(config: str, name: str, folders: Folders) -> Shape:
+    return from_config(_read(folders.configs / config), name)
+
+
+def draft_shape(draft: Draft, folders: Folders) -> Shape:
+    config = _read(folders.configs / draft.config) if draft.config else QWEN35_08B
+    return draft.build(config, draft.name)
+
+
+def _read(path: Path) -> Config:
+    config: Config = json.loads(path.read_text(encoding="utf-8"))
+    return config
+
+
+def _target(recipe: Recipe, kernels: Kernels) -> Target:
+    shape = target_shape(recipe.config, recipe.model, kernels.folders)
+    verify = kernels.verify(shape, recipe.vidur_model)
+    return Target(
+        work=shape.work(),
+        verify=verify,
+        accept=overheads.sampler(),
+        host=recipe.overheads.host(),
+        eager_extra=overheads.eager_extra(verify, shape.layers),
+    )
+
+
+def _drafters(recipe: Recipe, verify: tuple[Term, ...], kernels: Kernels) -> dict[str, Drafter]:
+    drafters = {draft.name: _drafter(draft, recipe, kernels) for draft in recipe.drafts}
+    if recipe.ngram:
+        first = ngram_terms(verify, kernels.ledger)
+        drafters["ngram"] = Drafter(kind="ngram", first=first, max_depth=16)
+    return drafters
+
+
+def _drafter(draft: Draft, recipe: Recipe, kernels: Kernels) -> Drafter:
+    shape = draft_shape(draft, kernels.folders)
+    launch = recipe.overheads.launch()
+    return Drafter(
+        kind=draft.kind,
+        work=shape.work(),
+        first=(*kernels.draft_first(shape), *launch),
+        next=(*kernels.draft_next(shape), *launch),
+        max_depth=draft.max_depth,
+    )
