@@ -116,7 +116,11 @@ def _mixture(config: Config, name: str) -> Shape:
         ),
         attention=attention,
         moe=Moe(
-            hidden, _need(config, "moe_intermediate_size"), experts, _need(config, "num_experts_per_tok"), layers
+            hidden,
+            _need(config, "moe_intermediate_size"),
+            experts,
+            _need(config, "num_experts_per_tok"),
+            layers,
         ),
         embedding=embedding,
         small_parameters=(2 * layers + 1) * hidden + 2 * attention.head_dim * layers,
@@ -226,8 +230,6 @@ def mtp_head(config: Config, name: str) -> Shape:
         borrowed_head=True,
         small_parameters=5 * hidden + 2 * attention.head_dim,
     )
-
-
 
 
 QWEN35_08B: Config = {

@@ -77,14 +77,14 @@ def joint_grid(prompt: Int64, output: Int64) -> dict[str, Any]:
 
 
 def rate_profile(arrival_ns: Int64) -> dict[str, Any]:
-    """Requests per second in whole bins; the last, partial bin is left out."""
+    """Rate (requests per second) in whole bins; the last, partial bin is left out."""
     bins = int(arrival_ns[-1]) // (BIN_S * NS_PER_S)
     counts = np.bincount(arrival_ns // (BIN_S * NS_PER_S), minlength=bins)[:bins]
     return {"bin_s": BIN_S, "per_s": [round(int(count) / BIN_S, 4) for count in counts]}
 
 
 def statistics(arrival_ns: Int64, prompt: Int64, output: Int64) -> dict[str, float]:
-    """The figures by which a derived workload can be checked against its trace."""
+    """Figures by which a derived workload can be checked against its trace."""
     gaps_s = np.diff(arrival_ns) / NS_PER_S
     figures = {
         "requests": len(arrival_ns),
@@ -101,7 +101,7 @@ def statistics(arrival_ns: Int64, prompt: Int64, output: Int64) -> dict[str, flo
 
 
 def derive(name: str, directory: Path) -> dict[str, Any]:
-    """The workload file of one trace in ``directory``."""
+    """Workload file of one trace in ``directory``."""
     file, title = TRACES[name]
     arrival_ns, prompt, output = read_azure(directory / file)
     return {

@@ -31,9 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 SCHEMA = "leadline.profile/1"
 
 Mark = Literal["measured", "composed", "analytic", "assumed"]
-Variable = Literal[
-    "tokens", "sequences", "logits", "context_tokens", "query_context_tokens", "prefill_pairs"
-]
+Variable = Literal["tokens", "sequences", "logits", "context_tokens", "query_context_tokens", "prefill_pairs"]
 Counted = Literal["tokens", "sequences", "logits"]
 DrafterKind = Literal["draft_model", "eagle", "mtp", "parallel", "ngram"]
 
@@ -51,11 +49,12 @@ class _Frozen(BaseModel):
 
 
 class Curve(_Frozen):
-    """Time in ns at measured points of one variable, linear between them.
+    """Time in ns at measured points of one count, linear between them.
 
-    Below the first point the curve is flat; beyond the last it goes on with the slope of the
-    last two points, and the simulator flags the step as extrapolated. ``step`` curves hold the
-    value of the next point up instead (padding to the next captured size).
+    Below the first point the curve is flat (zero work costs nothing). Beyond the last it goes on
+    with the slope of the last two points, or flat where they fall, and the simulator flags the
+    step as extrapolated. ``step`` curves hold the value of the next point up instead (padding to
+    the next captured size).
     """
 
     over: Counted = "tokens"

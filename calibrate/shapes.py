@@ -32,6 +32,7 @@ class Linear:
 
     @property
     def parameters(self) -> int:
+        """Weights of all ``count`` products."""
         return self.n * self.k * self.count
 
 
@@ -46,10 +47,12 @@ class Attention:
 
     @property
     def kv_values_per_token(self) -> int:
+        """Numbers cached per token, over all layers."""
         return 2 * self.kv_heads * self.head_dim * self.layers
 
     @property
     def flops_per_query_context(self) -> int:
+        """Scores and weighted sum of one query token over one cached token, over all layers."""
         return 4 * self.heads * self.head_dim * self.layers
 
 
@@ -67,9 +70,11 @@ class Gdn:
 
     @property
     def conv_channels(self) -> int:
+        """Channels of the short convolution: queries, keys and values."""
         return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
 
     def state_bytes(self, dtype_bytes: int) -> int:
+        """Recurrent and convolution state of one sequence, over all layers."""
         recurrent = self.value_heads * self.key_dim * self.value_dim * STATE_BYTES
         return self.layers * (recurrent + self.conv_channels * (self.conv - 1) * dtype_bytes)
 
@@ -86,6 +91,7 @@ class Moe:
 
     @property
     def parameters_each(self) -> int:
+        """Weights of one expert of one layer."""
         return 3 * self.hidden * self.inter
 
 
@@ -131,6 +137,7 @@ class Shape:
 
     @property
     def expert_parameters(self) -> int:
+        """Weights of all routed experts."""
         return 0 if self.moe is None else self.moe.layers * self.moe.experts * self.moe.parameters_each
 
     @property

@@ -1,0 +1,1 @@
+"""What ships with leadline: scenarios, hardware profiles and derived workloads (data files)."""

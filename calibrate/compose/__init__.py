@@ -1,9 +1,9 @@
 """Composed profiles: the cost of a serving step, added up from public kernel measurements.
 
-    python -m calibrate.compose --tables ../shared/data/aiconfigurator_perf \\
+    python -m calibrate.compose --tables ../shared/data/aiconfigurator_perf
         --groundtruth ../shared/groundtruth --configs ../shared/data --out scenarios/profiles [NAME...]
 
-One module per kind of work: ``gemm`` and ``vidur`` (linear layers), ``attention``, ``gdn``,
+One module per kind of work: ``gemm`` and ``linear`` (matrix products), ``attention``, ``gdn``,
 ``moe``, ``elementwise``; ``passes`` adds them up for a target or a drafter; ``recipes`` says which
 model on which device from which table, and ``overheads`` what no kernel table holds (host, draft
 launches, sampler); ``checks`` compares the result with published step times. The same tables give

@@ -14,7 +14,11 @@ from calibrate.profile import save_profile
 
 def main(arguments: list[str] | None = None) -> int:
     """Write ``OUT/NAME.json`` for every name, then the table of checks; 2 when a table is missing."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in NAMES]
+    if unknown:
+        parser.error(f"unknown profile {unknown[0]!r}; one of {', '.join(NAMES)}")
     folders = Folders(options.tables, options.groundtruth, options.configs)
     try:
         for name in options.names or NAMES:
@@ -31,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m calibrate.compose", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*NAMES, []], help=", ".join(NAMES))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--tables", type=Path, required=True, help="aiconfigurator Parquet files")
     parser.add_argument("--groundtruth", type=Path, required=True, help="MoE and Vidur CSV files")
     parser.add_argument("--configs", type=Path, required=True, help="model_configs/ and draft_configs/")

@@ -64,9 +64,7 @@ class AttentionCost:
         )
         return decode, prefill
 
-    def scaled(
-        self, bandwidth: float, compute: float, per_query_context: float, why: str
-    ) -> AttentionCost:
+    def scaled(self, bandwidth: float, compute: float, per_query_context: float, why: str) -> AttentionCost:
         """The same kernel on a device with ``bandwidth`` and ``compute`` times as much of each."""
         return AttentionCost(
             self.floor,

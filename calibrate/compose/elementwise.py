@@ -30,9 +30,7 @@ class Reference:
     widths: dict[str, int]
 
 
-H100 = Reference(
-    "h100", "meta-llama/Llama-2-7b-hf", {"norm": 4096, "rope": 8192, "act": 11008, "add": 4096}
-)
+H100 = Reference("h100", "meta-llama/Llama-2-7b-hf", {"norm": 4096, "rope": 8192, "act": 11008, "add": 4096})
 A100 = Reference(
     "a100", "meta-llama/Meta-Llama-3-8B", {"norm": 4096, "rope": 5120, "act": 14336, "add": 4096}
 )

@@ -10,18 +10,18 @@ from calibrate.profile import Curve, Term
 
 
 def pass_ns(terms: Iterable[Term], shape: Mapping[str, float]) -> float:
-    """ns of one pass; a variable that ``shape`` does not name is 0."""
+    """Nanoseconds of one pass; a variable that ``shape`` does not name is 0."""
     return sum(term_ns(term, shape) for term in terms)
 
 
 def term_ns(term: Term, shape: Mapping[str, float]) -> float:
-    """ns of one addend of a pass."""
+    """Nanoseconds of one addend of a pass."""
     linear = sum(slope * shape.get(name, 0.0) for name, slope in term.per_ns.items())
     curve = 0.0 if term.curve is None else _curve_ns(term.curve, shape.get(term.curve.over, 0.0))
     return curve + term.fixed_ns + linear
 
 
-def decode_shape(batch: int, context: int, width: int = 1) -> dict[str, float]:
+def decode_shape(batch: float, context: float, width: int = 1) -> dict[str, float]:
     """A step of ``batch`` sequences that verify ``width`` tokens each at ``context``."""
     return {
         "tokens": batch * width,
@@ -39,5 +39,5 @@ def _curve_ns(curve: Curve, at: float) -> float:
         return ns[min(above, len(ns) - 1)]
     if at <= x[-1] or len(x) == 1:
         return float(np.interp(at, x, ns))
-    slope = (ns[-1] - ns[-2]) / (x[-1] - x[-2])
-    return max(0.0, ns[-1] + slope * (at - x[-1]))
+    slope = max(0.0, (ns[-1] - ns[-2]) / (x[-1] - x[-2]))
+    return ns[-1] + slope * (at - x[-1])

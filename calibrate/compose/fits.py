@@ -51,5 +51,4 @@ def relative_fit(columns: list[Floats], measured: Floats) -> Fit:
 
 
 def _solve(relative: Floats) -> Floats:
-    solution: Floats = np.linalg.lstsq(relative, np.ones(len(relative)), rcond=None)[0]
-    return solution
+    return np.asarray(np.linalg.lstsq(relative, np.ones(len(relative)), rcond=None)[0], np.float64)

@@ -34,7 +34,7 @@ class GemmTable:
     cube: Floats
 
     def latency(self, linear: Linear) -> Floats:
-        """ns of one product at each ``m``.
+        """Nanoseconds of one product at each ``m``.
 
         A shape outside the grid is the bilinear mean of its measured neighbours (time is close
         to affine in ``n`` and in ``k`` at fixed ``m``); beyond the largest one, the largest scaled by
@@ -99,7 +99,9 @@ def _load(folders: Folders, gpu: str) -> GemmTable:
     )
     axes = [np.unique(table[name]) for name in ("m", "n", "k")]
     cube = np.full([len(axis) for axis in axes], np.nan)
-    place = tuple(np.searchsorted(axis, table[name]) for axis, name in zip(axes, ("m", "n", "k"), strict=True))
+    place = tuple(
+        np.searchsorted(axis, table[name]) for axis, name in zip(axes, ("m", "n", "k"), strict=True)
+    )
     cube[place] = table["ms"] * 1e6
     m, n, k = (tuple(int(value) for value in axis) for axis in axes)
     return GemmTable(f"aic-gemm-{gpu}", m, n, k, cube)

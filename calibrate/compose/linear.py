@@ -8,7 +8,7 @@ import numpy as np
 
 from calibrate.compose.gemm import GemmTable
 from calibrate.compose.tables import VIDUR, VIDUR_LICENCE, Floats, Folders, Ledger, each, rows, significant
-from calibrate.profile import Curve, Term, Variable
+from calibrate.profile import Counted, Curve, Term
 from calibrate.shapes import Linear
 
 LARGEST_HEAD = 4352
@@ -32,7 +32,7 @@ def linear_term(table: GemmTable, linears: Sequence[Linear], ledger: Ledger, nam
     return Term(name=name, mark="composed", source=f"{table.key}: {parts}", curve=_curve(table.m, total))
 
 
-def head_term(table: GemmTable, head: Linear, over: Variable, ledger: Ledger) -> Term:
+def head_term(table: GemmTable, head: Linear, over: Counted, ledger: Ledger) -> Term:
     """The output head over the positions that are sampled (nothing when there are none)."""
     table.keep(head, ledger)
     keep = [index for index, m in enumerate(table.m) if m <= LARGEST_HEAD]
@@ -67,9 +67,7 @@ def vidur_linear_term(
             f"vidur {gpu} {model}: projections of one layer (1 us resolution) x layers, to {x[-1]} tokens; "
             f"above it that value times the growth of the same shapes in {table.key}"
         ),
-        curve=_curve(
-            (*x, *(m for m, _ in beyond)), np.concatenate([total, [value for _, value in beyond]])
-        ),
+        curve=_curve((*x, *(m for m, _ in beyond)), np.concatenate([total, [value for _, value in beyond]])),
     )
 
 

@@ -32,12 +32,15 @@ class Overheads:
     why_launch: str
 
     def host(self) -> tuple[Term, ...]:
+        """What the engine's loop adds to every step."""
         return (Term(name="host", mark="assumed", source=self.source, fixed_ns=self.host_ns),)
 
     def launch(self) -> tuple[Term, ...]:
+        """What one draft pass costs beside its kernels."""
         return (Term(name="launch", mark="assumed", source=self.source, fixed_ns=self.launch_ns),)
 
     def assumptions(self) -> tuple[Assumption, ...]:
+        """Each of these numbers with its reason, for the profile."""
         return (
             Assumption(what="target.host", value=f"{self.host_ns / 1e6:.3f} ms per step", why=self.why_host),
             Assumption(
@@ -55,8 +58,8 @@ class Overheads:
                 what="target.eager_extra",
                 value=f"{EAGER_NS_PER_LAYER / 1e6:.3f} ms per layer, less the captured step",
                 why=(
-                    f"an eager step is launch-bound at 8.2-8.5 ms ({EAGER}); a longer step hides it. A slower "
-                    "loss with many sequences (vLLM issue 49548: +21.6 % at 189) is not in this term"
+                    f"an eager step is launch-bound at 8.2-8.5 ms ({EAGER}); a longer step hides it. "
+                    "A slower loss with many sequences (vLLM issue 49548: +21.6 % at 189) is not in this term"
                 ),
             ),
         )
@@ -88,12 +91,14 @@ VLLM_024 = Overheads(
     ),
     why_launch=(
         "five EAGLE-3 passes and five more verified tokens add 2.82 ms at batch 1 (0.56 ms per pass, "
-        f"{A100_STUDY}); the composed kernels alone add that much, so captured draft passes cost next to nothing"
+        f"{A100_STUDY}); the composed kernels alone add that much, so launching a captured pass costs "
+        "next to nothing"
     ),
 )
 
 
 def sampler() -> tuple[Term, ...]:
+    """Sampling and rejection on the device."""
     return (Term(name="sampler", mark="assumed", source=SDBENCH, fixed_ns=SAMPLER_NS),)
 
 

@@ -25,6 +25,7 @@ class Kernels:
 
     @property
     def gemm(self) -> GemmTable:
+        """The machine's GEMM table, recorded as a source."""
         return gemm_table(self.folders, self.machine.table, self.ledger)
 
     def verify(self, shape: Shape, vidur_model: str = "") -> tuple[Term, ...]:
@@ -58,7 +59,11 @@ class Kernels:
         """Attention, state and expert layers, and the small kernels between them."""
         folders, machine, ledger = self.folders, self.machine, self.ledger
         attention = machine.attention(folders, shape.attention, ledger).terms(shape.attention)
-        gdn = () if shape.gdn is None else (gdn_term(folders, machine.table, shape.gdn, ledger, verifies=verifies),)
+        gdn = (
+            ()
+            if shape.gdn is None
+            else (gdn_term(folders, machine.table, shape.gdn, ledger, verifies=verifies),)
+        )
         moe = () if shape.moe is None else (moe_term(folders, machine.table, shape.moe, ledger),)
         ops = elementwise_term(folders, machine.ops, shape.elementwise, ledger, machine.ops_bandwidth)
         return (*attention, *gdn, *moe, ops)

@@ -72,7 +72,7 @@ _GDN = (
     Assumption(
         what="drafters.qwen3.5-0.8b",
         value="its shape",
-        why="config.json not published with the tables; launch scripts of THUDM/slime and radixark/miles agree",
+        why="no config.json among the tables; the launch scripts of THUDM/slime and radixark/miles agree",
     ),
 )
 _MOE = (
@@ -87,21 +87,18 @@ _A100 = (
         what="target.verify.attention_decode, attention_prefill",
         value="H100 scaled by bandwidth and peak; per query-context 0.32 ns per layer",
         why=(
-            "no A100 attention table. FlashAttention 2 does not pack grouped queries when a sequence verifies "
-            f"more than one token: GSM8K against HumanEval steps at concurrency 32 differ by 10 ns per query "
-            f"token and context token, over 32 layers ({overheads.A100_STUDY})"
+            "no A100 attention table. FlashAttention 2 does not pack grouped queries when a sequence "
+            "verifies more than one token: GSM8K and HumanEval steps at concurrency 32, k = 5, about 1,100 "
+            "and 420 tokens of context (estimated), differ by 10 ns per query-context pair over 32 layers "
+            f"({overheads.A100_STUDY})"
         ),
     ),
 )
 
 RECIPES = (
     Recipe("llama-3.1-8b-h100", H100, LLAMA_8B, "Llama-3.1-8B", VLLM_010, (_EAGLE3_LLAMA,), ngram=True),
-    Recipe(
-        "qwen3.5-27b-h200", H200, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN
-    ),
-    Recipe(
-        "qwen3.5-27b-h100", H100, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN
-    ),
+    Recipe("qwen3.5-27b-h200", H200, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN),
+    Recipe("qwen3.5-27b-h100", H100, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN),
     Recipe(
         "llama-3.1-8b-a100",
         A100,
@@ -158,10 +155,12 @@ def compose(name: str, folders: Folders) -> Profile:
 
 
 def target_shape(config: str, name: str, folders: Folders) -> Shape:
+    """A target's shape from its config file."""
     return from_config(_read(folders.configs / config), name)
 
 
 def draft_shape(draft: Draft, folders: Folders) -> Shape:
+    """A drafter's shape from its config file, or from the built-in one."""
     config = _read(folders.configs / draft.config) if draft.config else QWEN35_08B
     return draft.build(config, draft.name)
 

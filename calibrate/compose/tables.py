@@ -44,10 +44,12 @@ class Folders:
 
     @property
     def moe(self) -> Path:
+        """Fused mixture-of-experts layers of all devices."""
         return self.groundtruth / "aiconfigurator_moe_by_tokens.csv"
 
     @property
     def vidur(self) -> Path:
+        """Vidur's kernels of one decoder layer."""
         return self.groundtruth / "vidur_mlp_profile_by_num_tokens.csv"
 
 
@@ -78,10 +80,12 @@ class Ledger:
 
     @property
     def sources(self) -> tuple[Source, ...]:
+        """What was taken, in order of first use."""
         return tuple(self._sources.values())
 
     @property
     def samples(self) -> tuple[Sample, ...]:
+        """Raw rows, in order of first use."""
         return tuple(self._samples.values())
 
 
@@ -95,7 +99,7 @@ def rows(path: Path, columns: str, where: str, order: str) -> dict[str, NDArray[
     if not path.exists():
         raise TableError(f"{path}: not found")
     reader = "read_parquet(?)" if path.suffix == ".parquet" else "read_csv(?, skip=1)"
-    query = f"SELECT {columns} FROM {reader} WHERE {where} ORDER BY {order}"  # noqa: S608
+    query = f"SELECT {columns} FROM {reader} WHERE {where} ORDER BY {order}"
     table = duckdb.execute(query, [str(path)]).fetchnumpy()
     arrays = {name: np.ma.filled(column, np.nan) for name, column in table.items()}
     if not len(next(iter(arrays.values()))):

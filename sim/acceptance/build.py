@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path as FilePath
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ _QUANTILES = (np.arange(4096) + 0.5) / 4096
 def build_process(
     config: AcceptanceConfig, seed: int, max_depth: int, locate: Callable[[str], FilePath]
 ) -> AcceptanceProcess:
-    """The process ``config`` describes, with runs of at most ``max_depth``.
+    """Build the process ``config`` describes, with runs of at most ``max_depth``.
 
     ``locate`` turns a path written in the scenario into a file. Raises ``InputError`` for a depth
     beyond 255 or beyond a recording, and ``TraceError`` for a bad trace row.
@@ -53,7 +53,7 @@ def build_process(
         return _trace(config, seed, max_depth, locate(config.path))
     model = _model(config, seed, max_depth)
     claims = make_claims(config.confidence, seed, model.base)
-    return DrawnProcess(seed, model.by_depth, model.chance, config.decay, claims, model.mean_tokens)
+    return DrawnProcess(seed, model.by_depth, model.chance, config.decay, claims, cache(model.mean_tokens))
 
 
 class _Model(NamedTuple):
@@ -85,7 +85,10 @@ def _by_depth(rates: Floats) -> _Model:
 
 
 def _beta(config: BetaAcceptance, seed: int, max_depth: int) -> _Model:
-    """A rate per round seen from its runs alone is Polya's urn: c_j = (a + j) / (a + b + j), j from 0."""
+    """Mix rates by Beta(a, b).
+
+    Seen from its runs alone, a rate per round is Polya's urn: c_j = (a + j) / (a + b + j), j from 0.
+    """
     a, b = config.shape
     urn = (a + np.arange(max_depth)) / (a + b + np.arange(max_depth))
     if config.per == "round":
@@ -107,7 +110,7 @@ class _RequestRate:
     a: float
     b: float
 
-    def __call__(self, request: int, count: int) -> float:
+    def __call__(self, request: int, _count: int, /) -> float:
         u = uniforms(self.seed, "acceptance/request", request, 1)[0]
         return float(betaincinv(self.a, self.b, u))
 
@@ -159,4 +162,5 @@ def _trace(config: TraceAcceptance, seed: int, max_depth: int, path: FilePath) -
         )
     survey = Survey([row.accepted for row in rows])
     claims = make_claims(config.confidence, seed, lambda: survey.conditional_rates(max_depth))
-    return TraceProcess(seed, max_depth, rows, config.assign == "in_order", config.decay, claims)
+    mean_tokens = cache(lambda depth: survey.tokens_per_round(depth).mean)
+    return TraceProcess(seed, max_depth, rows, config.assign == "in_order", config.decay, claims, mean_tokens)

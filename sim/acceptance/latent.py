@@ -33,8 +33,8 @@ class Latent:
     correlation: float
     share: float
 
-    def __call__(self, request: int, count: int) -> Floats:
-        """Acceptance at the first ``count`` output positions, shape (count,)."""
+    def __call__(self, request: int, count: int, /) -> Floats:
+        """Draw acceptance at the first ``count`` output positions, shape (count,)."""
         return np.asarray(expit(self.log_odds(request, count)))
 
     def log_odds(self, request: int, count: int) -> Floats:
@@ -53,7 +53,7 @@ def _autoregress(noise: Floats, correlation: float) -> Floats:
 
 
 def centre_for_mean(mean: float, spread: float) -> float:
-    """The m for which sigmoid(m + spread * N) averages to ``mean``, N standard normal.
+    """Find the m for which sigmoid(m + spread * N) averages to ``mean``, N standard normal.
 
     The average is a trapezoid sum, which converges faster than any power of its step here
     (the integrand is analytic and vanishes at both ends).

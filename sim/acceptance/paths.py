@@ -43,12 +43,12 @@ class DrawnPath:
 class Chance(Protocol):
     """Acceptance of the tokens of one request, whatever the round they are drafted in."""
 
-    def __call__(self, request: int, count: int) -> Floats | float:
+    def __call__(self, request: int, count: int, /) -> Floats | float:
         """Probability that the draft for each output position 0..count-1 is accepted, shape (count,)."""
         ...
 
 
-def certain(request: int, count: int) -> float:
+def certain(_request: int, _count: int, /) -> float:
     """Leave acceptance to the draft position alone."""
     return 1.0
 
@@ -130,7 +130,7 @@ def decay_factor(decay: Decay | None, prompt_tokens: int, count: int) -> Floats:
 
 
 def no_confidence() -> InputError:
-    """The error for a policy that wants claims nobody described."""
+    """Make the error for a policy that wants claims nobody described."""
     return InputError(
         "a policy needs the drafter's confidence but acceptance states none; "
         "add for example confidence: {auc: 0.85}"

@@ -38,7 +38,7 @@ class Survey:
         return Estimate(float(mean), float(spread * np.sqrt(len(tokens)) / rounds.sum()))
 
     def conditional_rates(self, max_depth: int) -> Floats:
-        """Acceptance of draft ``j`` given those before it, over all start positions, shape (max_depth,).
+        """Average acceptance of draft ``j`` given those before it, over all starts, shape (max_depth,).
 
         A depth that no run reaches takes the rate of the depth before it.
         """

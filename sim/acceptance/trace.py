@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
@@ -23,7 +23,6 @@ from sim.acceptance.paths import (
     leading_runs,
     no_confidence,
 )
-from sim.acceptance.survey import Survey
 from sim.errors import InputError, TraceError
 from sim.streams import uniforms
 
@@ -54,6 +53,7 @@ class TraceProcess:
     in_order: bool
     decay: Decay | None
     claims: Claims | None
+    mean_tokens: Callable[[int], float]
 
     @property
     def has_confidence(self) -> bool:
@@ -74,7 +74,7 @@ class TraceProcess:
         return int(uniforms(self.seed, "acceptance/row", request, 1)[0] * len(self.rows))
 
     def _thinned(self, decay: Decay, request: int, prompt_tokens: int, output_tokens: int) -> Runs:
-        """Runs that decay alone would leave of endless ones."""
+        """Draw the runs that decay alone would leave of endless ones."""
         count = output_tokens + self.max_depth
         fade = np.maximum(decay_factor(decay, prompt_tokens, count), 1e-300)
         needed = uniforms(self.seed, "acceptance", request, count) / fade
@@ -100,12 +100,11 @@ class TraceProcess:
 
     def expected_tokens_per_round(self, depth: int) -> float:
         """Tokens over rounds when every row is walked once at ``depth``, last rounds untrimmed."""
-        check_depth(depth, self.max_depth)
-        return Survey([row.accepted for row in self.rows]).tokens_per_round(depth).mean
+        return self.mean_tokens(check_depth(depth, self.max_depth))
 
 
 def _recorded(row: Row, output_tokens: int, max_depth: int) -> Claimed:
-    """Recorded claims, tiled; 0 for drafts deeper than the recording."""
+    """Tile the recorded claims; 0 for drafts deeper than the recording."""
     if row.confidence is None:
         raise no_confidence()
     claims = np.zeros((output_tokens, max_depth), dtype=np.float32)
@@ -145,7 +144,7 @@ def _parse(line: str, span_key: str) -> Row:
 
 
 def _accepted(record: dict[str, object], span_key: str) -> Runs:
-    """Accepted drafts per position, from ``accepted`` or from spans that count the bonus token."""
+    """Read accepted drafts per position from ``accepted`` or from spans that count the bonus token."""
     if "accepted" in record:
         return _whole_numbers("accepted", record["accepted"], 0)
     if span_key not in record:
@@ -170,7 +169,7 @@ def _whole_numbers(key: str, values: object, least: int) -> Runs:
 
 
 def _confidence(values: object, positions: int) -> Claimed | None:
-    """Recorded claims of shape (positions, depths); ``ValueError`` unless they are probabilities."""
+    """Read claims of shape (positions, depths); ``ValueError`` unless they are probabilities."""
     if values is None:
         return None
     try:

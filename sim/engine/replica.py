@@ -279,7 +279,8 @@ class Replica:
         rows, context, levels = self._drafted_rows(plan, survivors, depths, depth)
         over = plan.tokens
         if self.behaviour.draft_pass_over == "emitted":
-            over = int(emitted.sum()) + plan.prefill_tokens
+            prefilled = len(emitted) - plan.decodes
+            over = int(emitted.sum()) - prefilled + plan.prefill_tokens
         ns = self.cost.draft_ns(over, rows, context, plan.prefill_pairs, levels)
         further = levels if self.cost.sequential else ()
         return Drafted(

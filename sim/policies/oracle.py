@@ -1,11 +1,12 @@
 """``oracle``: a clairvoyant bound that no real policy can have.
 
 It sees how many drafts of each sequence would be accepted and chooses, for the next round alone,
-the per-sequence depths with the most output tokens per unit of round time (draft and verify). No
-useless draft is ever verified, so every verified token is worth exactly one output token and only
-two numbers matter: how many tokens in all, and how deep the deepest sequence goes. Granularity:
-per sequence, every step. It is a bound on tokens per unit of step time in one state (design law),
-not on every metric of a whole run.
+the per-sequence depths with the most output tokens per unit of round time (draft and verify).
+With a depth limit L and m drafts in all, a round cannot emit more than n + min(m, A(L)) tokens,
+A(L) being the drafts up to L that would survive; the best (L, m) is found by trying all, so
+the bound holds for step costs of any shape (where a larger step is cheaper, useless drafts pad
+it). Granularity: per sequence, every step. It bounds tokens per unit of step time in one state
+(design law), not every metric of a whole run.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ class Oracle(PolicyDefaults):
         if batch.sequences == 0:
             return 0
         useful = np.minimum(batch.run, batch.remaining_tokens - 1)
-        return best_depths(batch, np.clip(useful, 0, self.max_depth))
+        return best_depths(batch, np.clip(useful, 0, self.max_depth), self.max_depth)
 
 
-def best_depths(batch: Batch, useful: Int64) -> Int64:
-    """Depths d <= useful with the largest (n + sum d) / time, over every limit and token total.
+def best_depths(batch: Batch, useful: Int64, max_depth: int) -> Int64:
+    """Depths with the largest (n + accepted) / time over every depth limit and draft total.
 
-    For each depth limit L the first ``total`` useful drafts, in order of position and then of
-    sequence, are verified; ``useful`` has shape (sequences,).
+    ``useful`` has shape (sequences,): drafts of each sequence that would be accepted and wanted.
     """
     n, context = len(useful), float(batch.context_tokens.sum())
-    limits = np.arange(int(useful.max(initial=0)) + 1)
-    draft_ns = batch.cost.draft_round_ns(n, limits, context)
-    per_limit = np.minimum(useful[:, None], limits).sum(axis=0)
-    totals = np.arange(int(per_limit[-1]) + 1)
-    verify_ns = batch.cost.target_ns(n + totals, n, context)
-    rate = (n + totals) / (verify_ns + draft_ns[np.searchsorted(per_limit, totals)])
-    total = int(rate.argmax())
-    return first_drafts(useful, total)
+    limits, totals = np.arange(max_depth + 1), np.arange(n * max_depth + 1)
+    survive = np.minimum(useful[:, None], limits).sum(axis=0)
+    time = batch.cost.target_ns(n + totals, n, context)
+    time = time + batch.cost.draft_round_ns(n, limits, context)[:, None]
+    rate = (n + np.minimum(totals, survive[:, None])) / time
+    rate[totals > n * limits[:, None]] = 0.0
+    limit, total = np.unravel_index(int(rate.argmax()), rate.shape)
+    depths = first_drafts(np.minimum(useful, limit), min(int(total), int(survive[limit])))
+    return depths + first_drafts(limit - depths, int(total) - int(depths.sum()))
 
 
 def first_drafts(useful: Int64, total: int) -> Int64:

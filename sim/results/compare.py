@@ -84,6 +84,8 @@ class Comparison:
             raise InputError(f"unknown metric {self.metric!r}; known are {', '.join(METRICS)}")
         for cell in self.cells:
             cell.policy(self.baseline)
+            if len({policy.label for policy in cell.policies}) < len(cell.policies):
+                raise InputError(f"load {cell.load}: two policies have the same label; give each its own")
             if len({len(policy.runs) for policy in cell.policies}) > 1:
                 raise InputError(f"load {cell.load}: policies have different numbers of seeds")
 
@@ -147,7 +149,10 @@ class Best:
 
 
 def best_policy(cell: Cell, metric: str, error: float = 0.0) -> Best:
-    """Best stable policy in one metric, bounds left out; raises ``InputError`` if neither direction is better."""
+    """Best stable policy in one metric, bounds left out.
+
+    Raises ``InputError`` for a metric of which neither direction is better.
+    """
     better = METRICS[metric].better
     if better is None:
         raise InputError(f"metric {metric!r} has no better direction; choose another to decide by")

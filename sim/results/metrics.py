@@ -25,7 +25,10 @@ PERCENTILES: Final = (50, 90, 99)
 
 
 class Slo(Config):
-    """What a request must meet to count as good: limits such as ``200ms``, held in ns; ``None`` is no limit."""
+    """What a request must meet to count as good: limits such as ``200ms``, held in ns.
+
+    ``None`` is no limit.
+    """
 
     ttft: DurationNs | None = None
     tpot: DurationNs | None = None
@@ -180,7 +183,7 @@ def _step_metrics(
     """Metrics of the steps that end in the window; utilisation clips those that straddle its start."""
     end = records.steps["end_ns"]
     inside = (end > window.start_ns) & (end <= window.end_ns)
-    columns = {name: values[inside] for name, values in records.steps.items() if name in _STEP_COLUMNS}
+    columns = {name: values[inside] for name, values in records.steps.items()}
     emitted = int(columns["emitted"].sum())
     return {
         **_step_latency(columns["end_ns"] - columns["start_ns"]),
@@ -194,12 +197,6 @@ def _step_metrics(
             for name, values in work.items()
         },
     }
-
-
-_STEP_COLUMNS: Final = frozenset(
-    ("start_ns", "end_ns", "sequences", "decodes", "tokens", "drafted", "accepted")
-    + ("emitted", "kv_blocks", "preempted")
-)
 
 
 def _step_latency(took_ns: Int64) -> dict[str, float]:

@@ -27,9 +27,9 @@ _STYLES: Final = {"better": "green", "worse": "red", "no difference": "dim", "no
 
 
 def number(value: float) -> str:
-    """Three significant digits or all integer ones: ``0.123``, ``12.3``, ``12,345``; ``–`` for NaN."""
+    """Three significant digits or all integer ones: ``0.123``, ``12.3``, ``12,345``; ``-`` for NaN."""
     if math.isnan(value):
-        return "–"
+        return "-"
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(float(f"{value:.2e}"))))
@@ -38,13 +38,13 @@ def number(value: float) -> str:
 
 def share(value: float) -> str:
     """A share in percent."""
-    return "–" if math.isnan(value) else f"{100 * value:.0f} %"
+    return "-" if math.isnan(value) else f"{100 * value:.0f} %"
 
 
 def engineering(value: float) -> str:
     """Three digits and a decimal prefix: ``54.2 G``."""
     if math.isnan(value):
-        return "–"
+        return "-"
     power = min(5, max(0, int(math.log10(value) // 3))) if value > 0 else 0
     return f"{number(value / 1000**power)} {' kMGTP'[power]}".rstrip()
 
@@ -105,7 +105,11 @@ def _tables(cell: Cell, comparison: Comparison, wide: bool, width: int) -> Itera
     names, deltas = _names(cell, comparison), _deltas(cell, comparison)
     heading = f"Δ {METRICS[comparison.metric].label}\nagainst {comparison.baseline}"
     name_width = min(MAX_NAME, max(map(len, names)))
-    taken = name_width + _GAP + max(len(line) for line in (*heading.split("\n"), *(delta.plain for delta in deltas)))
+    taken = (
+        name_width
+        + _GAP
+        + max(len(line) for line in (*heading.split("\n"), *(delta.plain for delta in deltas)))
+    )
     columns = [c for c in _COLUMNS if (wide or c.narrow) and _has_data(cell, c)]
     for group in _groups(columns, cell.policies, width - taken):
         table = _empty_table(f"load {cell.load} · latencies in ms")
@@ -172,5 +176,5 @@ def _delta(policy: PolicyResult, difference: Difference | None, is_baseline: boo
     if policy.unstable:
         return Text("unstable", style="bold red")
     if is_baseline or difference is None:
-        return Text("baseline" if is_baseline else "–", style="dim")
+        return Text("baseline" if is_baseline else "-", style="dim")
     return Text(percent(difference), style=_STYLES.get(difference.verdict, ""))

@@ -6,6 +6,7 @@ sending: afterwards the system empties, which says nothing about the load.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,7 @@ from pydantic import Field
 
 from sim.errors import InputError
 from sim.results.run_records import Int64, RunRecords
+from sim.results.stability import judge_stability
 from sim.units import NS_PER_S, Config, DurationNs
 
 MSER_BATCH = 5
@@ -93,7 +95,8 @@ def measured_window(records: RunRecords, warmup: Warmup = "mser5") -> Window:
     skipped = warmup_requests(records, warmup)
     if skipped and skipped >= len(origin):
         raise InputError(
-            f"warmup: {_describe(warmup)} leaves none of {len(origin)} requests; shorten it or lengthen the run"
+            f"warmup: {_describe(warmup)} leaves none of {len(origin)} requests; "
+            "shorten it or lengthen the run"
         )
     start = warmup.time if isinstance(warmup, TimeCut) else int(origin[skipped]) if skipped else 0
     if start >= end:
@@ -108,6 +111,17 @@ def warmup_requests(records: RunRecords, warmup: Warmup) -> int:
     if isinstance(warmup, TimeCut):
         return int(np.count_nonzero(records.origin_ns < warmup.time))
     return 0 if warmup == "none" else _mser_cut(records)
+
+
+def common_warmup(runs: Sequence[RunRecords], warmup: Warmup) -> Warmup:
+    """One cut for all policies of one seed: the longest that the rule finds among the stable runs.
+
+    Paired differences compare the same requests only if every policy leaves out the same ones.
+    """
+    if warmup != "mser5":
+        return warmup
+    stable = [records for records in runs if not judge_stability(records).unstable]
+    return RequestsCut(requests=max((_mser_cut(records) for records in stable), default=0))
 
 
 def _mser_cut(records: RunRecords) -> int:

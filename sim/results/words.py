@@ -7,16 +7,14 @@ import math
 from sim.results.compare import Best, Cell, Comparison, Difference, PolicyResult, against, best_policy
 from sim.results.names import METRICS
 
-MINUS = "\N{MINUS SIGN}"
-
 
 def percent(difference: Difference) -> str:
     """Relative difference as ``+12.3 ± 0.8 %``, without the width when there is none."""
     change, width = 100 * (difference.ratio - 1), 100 * difference.ratio_half_width
     if math.isnan(change):
-        return "–"
+        return "-"
     digits = 0 if abs(change) >= 100 else 1
-    text = f"{change:+.{digits}f}".replace("-", MINUS)
+    text = f"{change:+.{digits}f}"
     return f"{text} %" if math.isnan(width) else f"{text} ± {width:.{digits}f} %"
 
 
@@ -60,7 +58,7 @@ def _no_choice(cell: Cell) -> str:
 
 
 def _gain(cell: Cell, comparison: Comparison, label: str) -> str:
-    """``TPOT mean −31.0 ± 2.0 % against off``; empty if the baseline is unstable."""
+    """``TPOT mean -31.0 ± 2.0 % against off``; empty if the baseline is unstable."""
     found = _differences(cell, comparison, comparison.baseline)[label]
     if found is None or found.verdict == "no data":
         return ""

@@ -59,10 +59,11 @@ _ITL = "is not a limit here, since gaps between chunks grow with every accepted 
 
 def finding(error: ErrorDetails, data: Any) -> Finding:
     """One error of ``Scenario.model_validate(data)`` at its place in the data."""
-    path, missing = _path(error, data)
-    kind = error["type"]
-    if missing is not None:
-        return _missing(path, missing, data)
+    path, kind, last = _path(error, data), error["type"], error["loc"][-1]
+    if kind == "missing" and isinstance(last, int):
+        return Finding(path, f"holds {last} values; it needs at least {last + 1}")
+    if kind == "missing":
+        return _missing(path, str(last), data)
     if kind == "extra_forbidden":
         return Finding(path, _unknown(path, data), at_key=True)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
@@ -70,13 +71,14 @@ def finding(error: ErrorDetails, data: Any) -> Finding:
     return Finding(path, _message(error))
 
 
-def _path(error: ErrorDetails, data: Any) -> tuple[KeyPath, str | None]:
-    """Place of an error in the data, without union tags, and the key that is missing there."""
+def _path(error: ErrorDetails, data: Any) -> KeyPath:
+    """Place of an error in the data: its location without union tags and missing keys."""
     path: KeyPath = ()
     for part in error["loc"]:
-        if (isinstance(data, dict) and part in data) or (isinstance(data, list) and isinstance(part, int)):
-            path, data = (*path, part), data[part]  # type: ignore[index]
-    return path, str(error["loc"][-1]) if error["type"] == "missing" else None
+        inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
+        if inside:
+            path, data = (*path, part), data[part]
+    return path
 
 
 def _missing(path: KeyPath, key: str, data: Any) -> Finding:
@@ -94,9 +96,8 @@ def _unknown(path: KeyPath, data: Any) -> str:
     keys = keys_of(models_for(types_at(path[:-1], data), at(data, path[:-1])))
     if key == "itl" and "tpot" in keys:
         return _ITL
-    elsewhere = _ELSEWHERE.get(key.lower().replace("-", "_").removeprefix("max_").removeprefix("num_"))
-    elsewhere = _ELSEWHERE.get(key.lower().replace("-", "_"), elsewhere)
-    near = closest(key, keys) if elsewhere not in keys else elsewhere
+    elsewhere = _ELSEWHERE.get(key.lower().replace("-", "_"))
+    near = elsewhere if elsewhere in keys else closest(key, keys)
     if near is not None:
         return f"is not a key here; did you mean {near!r}?"
     return f"is not a key here; the keys are {', '.join(keys)}"
@@ -145,8 +146,6 @@ def _general(kind: str, value: Any, context: dict[str, Any]) -> str:
         return f"is too short; it needs at least {context.get('min_length', 1)}"
     if kind == "too_long":
         return f"holds too many values; it takes {context.get('max_length')}"
-    if kind == "missing_positional_only_argument":
-        return "is too short"
     if kind == "string_pattern_mismatch":
         return f"{shown(value)} has the wrong form; it must match {context.get('pattern')}"
     wanted = next((words for name, words in _WANTED.items() if kind.startswith(name)), None)

@@ -209,7 +209,7 @@ Arrival = Annotated[
 
 
 def at_rate(arrival: OpenArrival | ClosedArrival, rate_per_s: float) -> OpenArrival:
-    """The same arrivals at a mean of ``rate_per_s``; ``InputError`` for a closed loop."""
+    """Give the same arrivals at a mean of ``rate_per_s``; ``InputError`` for a closed loop."""
     if isinstance(arrival, ClosedArrival):
         raise InputError("a closed loop has no request_rate to set; vary max_concurrency instead")
     update: dict[str, float | None] = {"request_rate": rate_per_s}

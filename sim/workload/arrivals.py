@@ -42,7 +42,7 @@ _LATEST_S = 9e9  # below the largest int64 of nanoseconds
 def arrival_times_ns(
     arrival: DrawnArrival | ClosedArrival, seed: int, locate: Locate, count: int | None, end_ns: int | None
 ) -> Int64:
-    """The first ``count`` arrivals, or those before ``end_ns``, or both bounds together."""
+    """Arrivals: the first ``count``, or those before ``end_ns``, or both bounds together."""
     if isinstance(arrival, ClosedArrival):
         return np.zeros(count or 0, dtype=np.int64)
     curve = rate_curve(arrival, locate)
@@ -88,7 +88,7 @@ def _unit_gaps(shape: float, u: Float64) -> Float64:
 
 
 def rate_curve(arrival: DrawnArrival, locate: Locate) -> RateCurve:
-    """The rate over time, scaled as the configuration says."""
+    """Rate over time, scaled as the configuration says."""
     if isinstance(arrival, PhasesArrival):
         return _scaled(arrival, _phase_segments(arrival), arrival.repeat)
     if isinstance(arrival, ProfileArrival):

@@ -135,7 +135,7 @@ def _cut(requests: Requests, config: WorkloadConfig, path: str) -> Requests:
 
 
 def _picked(requests: Requests, order: Int64, arrival_ns: Int64) -> Requests:
-    """The requests numbered ``order``, in that order, with new arrivals."""
+    """Pick the requests numbered ``order``, in that order, with new arrivals."""
     return replace(
         requests,
         arrival_ns=arrival_ns[order],

@@ -109,10 +109,10 @@ class WorkloadConfig(Config):
         return self.duration
 
     def at_rate(self, rate_per_s: float) -> Self:
-        """The same workload at a mean rate of ``rate_per_s``; ``InputError`` for a closed loop."""
+        """Give the same workload at a mean rate of ``rate_per_s``; ``InputError`` for a closed loop."""
         return self.model_copy(update={"arrival": arrival_at_rate(self.arrival, rate_per_s)})
 
     def at_concurrency(self, max_concurrency: int) -> Self:
-        """The same workload with at most ``max_concurrency`` requests in flight at the client."""
+        """Give the same workload with at most ``max_concurrency`` requests in flight at the client."""
         arrival = self.arrival.model_copy(update={"max_concurrency": max_concurrency})
         return self.model_copy(update={"arrival": arrival})

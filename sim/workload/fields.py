@@ -13,11 +13,14 @@ _TIMESTAMP = re.compile(
     r"^\s*(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?\s*(Z|[+-]\d\d:?\d\d)?\s*$"
 )
 _DECIMAL = re.compile(r"^\s*(-?)(\d+)(?:\.(\d*))?\s*$")
+MOST_TOKENS = 2**40
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def whole(value: object, name: str) -> int:
-    """A count, 0 or more, from text or JSON (``12`` and ``12.0``)."""
+    """Count, 0 or more, from text or JSON (``12`` and ``12.0``)."""
+    if type(value) is int and 0 <= value < MOST_TOKENS:
+        return value
     number = value
     if isinstance(value, str):
         try:
@@ -32,7 +35,7 @@ def whole(value: object, name: str) -> int:
 
 
 def _not_negative(number: int, name: str) -> int:
-    if not 0 <= number < 2**40:
+    if not 0 <= number < MOST_TOKENS:
         raise ValueError(f"{name} is {number}; it must be a whole number from 0 to 2^40")
     return number
 

@@ -88,7 +88,7 @@ class QuantileLength(Config):
         return self
 
     def grid(self) -> QuantileGrid | None:
-        """The inline grid, if there is one."""
+        """Inline grid, if there is one."""
         if self.p is None or self.tokens is None:
             return None
         return QuantileGrid(p=self.p, tokens=self.tokens)
@@ -99,7 +99,9 @@ def _number_is_constant(value: object) -> object:
         return {"type": "constant", "tokens": value}
     if isinstance(value, dict | Config):
         return value
-    raise ValueError(f"{value!r} is not a length; write tokens (1024) or {{type: lognormal, p50: 500, p90: 2000}}")
+    raise ValueError(
+        f"{value!r} is not a length; write tokens (1024) or {{type: lognormal, p50: 500, p90: 2000}}"
+    )
 
 
 _Typed = Annotated[

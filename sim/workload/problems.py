@@ -26,7 +26,7 @@ class Problems:
             self._raise("")
 
     def fail(self, line: int, message: str) -> TraceError:
-        """The error for a mistake after which nothing more can be read; raise it."""
+        """Make the error for a mistake after which nothing more can be read; the caller raises it."""
         return TraceError(self.file, line, message)
 
     def _raise(self, ending: str) -> None:

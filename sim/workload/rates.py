@@ -69,7 +69,7 @@ class RateCurve:
         return self.count / self.duration_s
 
     def expected(self, time_s: float) -> float:
-        """Expected arrivals before ``time_s``."""
+        """Mean number of arrivals before ``time_s``."""
         if self.repeat:
             passes, rest_s = divmod(time_s, self.duration_s)
             return passes * self.count + self._count_within(rest_s)
@@ -77,7 +77,7 @@ class RateCurve:
         return self._count_within(min(time_s, self.duration_s)) + beyond_s * float(self._end[-1])
 
     def times_s(self, counts: Float64) -> Float64:
-        """The time at which the integrated rate reaches each of ``counts`` (infinite: never)."""
+        """Time at which the integrated rate reaches each of ``counts`` (infinite: never)."""
         if self.repeat:
             passes, rest = np.divmod(counts, self.count)
             return passes * self.duration_s + self._time_within(rest)

@@ -149,7 +149,7 @@ def mooncake(path: Path, problems: Problems) -> Recording:
 
 
 def leadline(path: Path, problems: Problems) -> Recording:
-    """A trace exported by leadline (JSONL; a header, then integer nanoseconds)."""
+    """Trace exported by leadline (JSONL; a header, then integer nanoseconds)."""
     header = _header(path, problems)
     classes = header.get("classes", ["default"])
     if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
@@ -174,7 +174,7 @@ def leadline(path: Path, problems: Problems) -> Recording:
 
 
 def whole_ns(row: dict[str, Any], key: str) -> int:
-    """An arrival in whole nanoseconds from 0."""
+    """Arrival in whole nanoseconds from 0."""
     value = row[key]
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
         raise ValueError(f"{key} is {value!r}; it must be whole nanoseconds from 0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from array import array
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -24,20 +25,22 @@ Int64 = NDArray[np.int64]
 def read_trace(
     path: Path, trace_format: TraceFormat, limit: int | None = None, drop_failed: bool = True
 ) -> Requests:
-    """Requests of a recorded file in order of arrival, ties in file order, the earliest at 0.
+    """Read the requests of a recorded file in order of arrival, ties in file order, the earliest at 0.
 
     Only our own format keeps its times as they are. Raises ``TraceError`` with every bad row (the
     first 20) and ``InputError`` when the file is missing or holds no request.
     """
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file; give the path of a {trace_format} trace")
+        raise InputError(f"{path}: there is no such file; give the path of a trace in format {trace_format}")
     problems = Problems(str(path))
     recording = READERS[trace_format](path, problems)
-    rows = list(islice(_kept(recording.rows, drop_failed), limit))
+    values = array("q")  # 8 bytes a value: the week of Azure 2024 has 27 million rows
+    for row in islice(_kept(recording.rows, drop_failed), limit):
+        values.extend(row)
     problems.check()
-    if not rows:
+    if not values:
         raise InputError(f"{path}: holds no request to replay; every row failed or there is none")
-    return _requests(recording, np.array(rows, dtype=np.int64))
+    return _requests(recording, np.frombuffer(values, dtype=np.int64).reshape(-1, len(Row._fields)))
 
 
 def _kept(rows: Iterator[Row], drop_failed: bool) -> Iterator[Row]:

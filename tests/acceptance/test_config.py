@@ -61,7 +61,8 @@ def test_accepted_over_drafted_means_the_length_it_was_counted_from(depth: int, 
 def test_beta_takes_either_pair(mean: float, concentration: float) -> None:
     """mean and concentration name the same law as a and b."""
     a, b = BetaAcceptance(process="beta", mean=mean, concentration=concentration).shape
-    assert a / (a + b) == pytest.approx(mean) and a + b == pytest.approx(concentration)
+    assert a / (a + b) == pytest.approx(mean)
+    assert a + b == pytest.approx(concentration)
     assert BetaAcceptance(process="beta", a=a, b=b).shape == (a, b)
 
 

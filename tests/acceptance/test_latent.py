@@ -41,7 +41,8 @@ def test_the_centre_gives_the_stated_mean(mean: float, spread: float) -> None:
 def test_latents_have_the_stated_moments(correlation: float, share: float) -> None:
     """Unit variance, and autocorrelation share + (1 - share) * correlation^lag over the population."""
     z = z_paths(correlation, share, requests=6000, tokens=12)
-    assert abs(z_of_mean(z[:, 0], 0.0)) < 4 and abs(z_of_mean(z[:, 9] ** 2, 1.0)) < 4
+    assert abs(z_of_mean(z[:, 0], 0.0)) < 4
+    assert abs(z_of_mean(z[:, 9] ** 2, 1.0)) < 4
     for lag in (1, 2, 5):
         expected = share + (1 - share) * correlation**lag
         assert abs(z_of_mean(z[:, 3] * z[:, 3 + lag], expected)) < 4

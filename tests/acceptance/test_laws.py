@@ -88,9 +88,12 @@ def test_runs_and_claims_stay_in_range(
 ) -> None:
     """Runs are uint8 within the depth; claims are float32 probabilities, never NaN."""
     path = build(depth, confidence={"auc": auc, "temperature": temperature}, **config).path(0, 100, n)
-    assert path.run.dtype == np.uint8 and path.run.shape == (n,) and path.run.max() <= depth
+    assert path.run.dtype == np.uint8
+    assert path.run.shape == (n,)
+    assert path.run.max() <= depth
     claims = path.confidence()
-    assert claims.dtype == np.float32 and claims.shape == (n, depth)
+    assert claims.dtype == np.float32
+    assert claims.shape == (n, depth)
     assert np.all((claims >= 0) & (claims <= 1))
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.acceptance.build import build_process
-from sim.acceptance.trace import Row, TraceProcess, read_trace
+from sim.acceptance.survey import Survey
+from sim.acceptance.trace import read_trace
 from sim.errors import InputError, TraceError
 from tests.acceptance.helpers import build, configure, walk
 
@@ -68,11 +69,16 @@ def test_drawn_rows_are_even_and_depend_on_the_seed(trace: str) -> None:
 )
 def test_expected_tokens_are_those_of_walking_every_row(rows: list[list[int]], depth: int) -> None:
     """Total tokens over total rounds of fixed-depth walks, last rounds whole."""
-    recorded = [Row(np.array(row, dtype=np.uint8), None, None) for row in rows]
-    process = TraceProcess(0, 9, recorded, True, None, None)
+    survey = Survey([np.array(row, dtype=np.uint8) for row in rows])
     rounds = [one for row in rows for one in walk(row, lambda *_: depth)]
     expected = sum(a + 1 for _, a in rounds) / len(rounds)
-    assert process.expected_tokens_per_round(depth) == pytest.approx(expected)
+    assert survey.tokens_per_round(depth).mean == pytest.approx(expected)
+
+
+def test_a_trace_expects_the_tokens_of_its_rows(trace: str) -> None:
+    """By hand at depth 2: rows walk as (2 0 2), (0 1), (2), and each adds its bonus."""
+    process = build(8, process="trace", path=trace)
+    assert process.expected_tokens_per_round(2) == pytest.approx((3 + 1 + 3 + 1 + 2 + 3) / 6)
 
 
 def test_spans_count_the_bonus(tmp_path: Path) -> None:
@@ -108,7 +114,8 @@ def test_decay_thins_a_recorded_run(tmp_path: Path) -> None:
     path = write(tmp_path / "d.jsonl", [{"accepted": [1]}])
     process = build(4, process="trace", path=path, decay={"from_tokens": 0, "half_life_tokens": 1e6})
     run = process.path(0, 1_000_000, 4000).run
-    assert run.max() == 1 and abs(run.mean() - 0.5) < 4 * 0.5 / np.sqrt(4000) + 0.002
+    assert run.max() == 1
+    assert abs(run.mean() - 0.5) < 4 * 0.5 / np.sqrt(4000) + 0.002
 
 
 def test_a_recording_says_nothing_beyond_its_depth(tmp_path: Path) -> None:
@@ -148,7 +155,8 @@ def test_a_bad_row_is_named_by_its_line(tmp_path: Path, line: str, message: str)
     path.write_text('{"accepted": [1]}\n\n' + line + "\n")
     with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert caught.value.line == 3 and str(caught.value).startswith(f"{path}:3: ")
+    assert caught.value.line == 3
+    assert str(caught.value).startswith(f"{path}:3: ")
 
 
 def test_missing_and_empty_traces_are_input_errors(tmp_path: Path) -> None:
@@ -158,3 +166,15 @@ def test_missing_and_empty_traces_are_input_errors(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("\n")
     with pytest.raises(InputError, match="no rows"):
         build_process(configure(process="trace", path="x.jsonl"), 0, 4, lambda name: tmp_path / name)
+
+
+def test_claims_behind_a_recorded_rejection_give_nothing_away(tmp_path: Path) -> None:
+    """What a trace cannot know is drawn at the trace's rate: the mean claim there is the mean claim."""
+    luck = np.random.default_rng(1).random((20_000, 2)) < 0.6
+    runs = np.where(luck[:, 0], 1 + luck[:, 1], 0).tolist()
+    path = write(tmp_path / "g.jsonl", [{"accepted": runs}])
+    drawn = build(2, process="trace", path=path, confidence={"auc": 0.9}).path(0, 1, 20_000)
+    claims = drawn.confidence()[:, 1].astype(np.float64)
+    kept, behind = claims[drawn.run > 0], claims[drawn.run == 0]
+    error = np.hypot(kept.std() / np.sqrt(len(kept)), behind.std() / np.sqrt(len(behind)))
+    assert abs(kept.mean() - behind.mean()) < 4 * error

@@ -85,10 +85,12 @@ def queue_run(rng: np.random.Generator, count: int, rho: float, law: str) -> Run
 def metrics(unstable: bool = False, **values: float) -> Metrics:
     """Metrics of one run: NaN but for those given."""
     stability = Stability(unfinished_share=0.5 if unstable else 0.0)
-    return Metrics({name: np.nan for name in METRICS} | values, Window(0, NS_PER_S, 0), stability)
+    return Metrics(dict.fromkeys(METRICS, np.nan) | values, Window(0, NS_PER_S, 0), stability)
 
 
-def policy(label: str, tpot_ms: Sequence[float], *, unstable: bool = False, bound: bool = False) -> PolicyResult:
+def policy(
+    label: str, tpot_ms: Sequence[float], *, unstable: bool = False, bound: bool = False
+) -> PolicyResult:
     """A policy with one mean TPOT per seed, and a throughput that goes with it."""
     runs = (metrics(unstable, tpot_mean_ms=ms, output_tokens_per_s=1000 / ms) for ms in tpot_ms)
     return PolicyResult(label, tuple(runs), bound)

@@ -14,7 +14,8 @@ from tests.results.build import departures, queue_run, requests, run
 def flagged(law: str, rho: float, count: int, runs: int) -> float:
     """Share of ``runs`` independent queues that are called unstable."""
     found = [
-        judge_stability(queue_run(np.random.default_rng([19, i]), count, rho, law)).unstable for i in range(runs)
+        judge_stability(queue_run(np.random.default_rng([19, i]), count, rho, law)).unstable
+        for i in range(runs)
     ]
     return float(np.mean(found))
 

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from sim.errors import InputError
-from sim.results.window import RequestsCut, TimeCut, Warmup, Window, measured_requests, measured_window, mser
+from sim.results.window import (
+    RequestsCut,
+    TimeCut,
+    Warmup,
+    Window,
+    common_warmup,
+    measured_requests,
+    measured_window,
+    mser,
+    warmup_requests,
+)
 from tests.results.build import queue_run, requests, run
 
 
@@ -83,7 +93,9 @@ def test_time_cut_starts_the_window_at_the_time() -> None:
     """``{time: 30s}`` leaves out the arrivals before it, and their number is reported."""
     second = 10**9
     records = run(requests([10 * second, 31 * second, 60 * second], [70 * second] * 3))
-    assert measured_window(records, TimeCut(time="30s")) == Window(30 * second, 60 * second, 1)  # type: ignore[arg-type]
+    assert measured_window(records, TimeCut.model_validate({"time": "30s"})) == Window(
+        30 * second, 60 * second, 1
+    )
 
 
 @pytest.mark.parametrize("warmup", [RequestsCut(requests=3), TimeCut.model_validate({"time": "1s"})])
@@ -106,3 +118,13 @@ def test_warmup_is_read_from_yaml_values() -> None:
         adapter.validate_python(value)
     with pytest.raises(ValidationError):
         adapter.validate_python({"time": 30})
+
+
+def test_common_warmup_is_the_longest_of_the_stable_runs() -> None:
+    """Policies of one seed are measured over the same requests; an overloaded one does not decide."""
+    runs = [queue_run(np.random.default_rng(i), 1_000, 0.8, "M") for i in range(4)]
+    overloaded = queue_run(np.random.default_rng(9), 1_000, 2.0, "M")
+    longest = max(warmup_requests(records, "mser5") for records in runs)
+    assert warmup_requests(overloaded, "mser5") > longest
+    assert common_warmup([*runs, overloaded], "mser5") == RequestsCut(requests=longest)
+    assert common_warmup([overloaded], "none") == "none"

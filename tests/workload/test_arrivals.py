@@ -85,13 +85,17 @@ def test_a_profile_squeezed_in_time_is_the_same_arrivals_squeezed() -> None:
     assert np.abs(long - 2 * short).max() <= 2
 
 
-@pytest.mark.parametrize("change", [{"lengths": {"input": 3000, "output": 9}}, {"classes": True}, {"bound": 3}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lengths": {"input": 3000, "output": 9}},
+        {"classes": [{"name": name, "share": 0.5, "lengths": SHORT} for name in ("a", "b")]},
+    ],
+    ids=["lengths", "classes"],
+)
 def test_arrivals_do_not_depend_on_what_arrives(change: dict[str, Any]) -> None:
     """Lengths, classes and a bound at the client leave the arrival stream alone."""
-    arrival = POISSON | {"max_concurrency": change.pop("bound", None)}
-    if change.pop("classes", False):
-        change = {"classes": [{"name": n, "share": 0.5, "lengths": SHORT} for n in ("a", "b")]}
-    changed = build(arrival, num_requests=50, **change)
+    changed = build(POISSON | {"max_concurrency": 3}, num_requests=50, **change)
     assert np.array_equal(changed.arrival_ns, build(POISSON, num_requests=50).arrival_ns)
 
 
@@ -119,7 +123,9 @@ def test_gaps_follow_the_gamma_law(cv: float) -> None:
     assert abs(gaps.mean() * 4 - 1) < 4 * cv / math.sqrt(n)
     kurtosis = 6 / shape
     assert abs(gaps.var() * 16 / cv**2 - 1) < 4 * math.sqrt((kurtosis + 2) / n)
-    assert kstest(gaps, gamma(shape, scale=1 / (4 * shape)).cdf).pvalue > 1e-3
+    law, tick = gamma(shape, scale=1 / (4 * shape)), 1e-6  # below a microsecond, rounding to ns shows
+    above = kstest(gaps[gaps > tick], lambda x: (law.cdf(x) - law.cdf(tick)) / law.sf(tick))
+    assert above.pvalue > 1e-3
 
 
 @pytest.mark.parametrize("window_s", [1, 10])

@@ -60,7 +60,10 @@ def test_the_ways_to_give_a_lognormal_agree(given_as: dict[str, float]) -> None:
 def test_lengths_stay_within_their_bounds(low: int, width: int, seed: int) -> None:
     """min and max hold for distributions with tails."""
     bounds = {"min": low, "max": low + width}
-    for side in ({"type": "lognormal", "median": 300, "sigma": 2}, {"type": "quantiles", "from": "azure-2023-code"}):
+    for side in (
+        {"type": "lognormal", "median": 300, "sigma": 2},
+        {"type": "quantiles", "from": "azure-2023-code"},
+    ):
         tokens = draw(side | bounds, 100, seed)
         assert tokens.min() >= low
         assert tokens.max() <= low + width

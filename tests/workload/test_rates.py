@@ -17,9 +17,9 @@ from tests.workload.support import build
 rates = st.one_of(st.just(0.0), st.floats(0.01, 100))
 straight = st.builds(Segment, st.floats(0.1, 100), rates, rates)
 curved = st.builds(Segment, st.floats(0.1, 100), st.floats(0.01, 100), st.floats(0.01, 100), st.just(True))
-curves = st.builds(
-    RateCurve, st.lists(straight | curved, min_size=1, max_size=6), st.booleans()
-).filter(lambda curve: curve.count > 0)
+curves = st.builds(RateCurve, st.lists(straight | curved, min_size=1, max_size=6), st.booleans()).filter(
+    lambda curve: curve.count > 0
+)
 
 
 @given(curve=curves, part=st.lists(st.floats(0, 3), min_size=1, max_size=20))

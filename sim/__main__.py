@@ -1,0 +1,7 @@
+"""``python -m sim`` is the ``leadline`` command."""
+
+from __future__ import annotations
+
+from sim.cli import main
+
+main()

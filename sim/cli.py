@@ -1,0 +1,226 @@
+"""The command line: turns the library's errors into messages and exit codes, and prints.
+
+Exit codes: 0 done, 1 lints under ``--strict``, 2 the user's input is wrong, 130 interrupted.
+Everything heavy is imported inside the commands, so that ``leadline --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from sim.run import Results
+    from sim.scenario.load import Loaded
+    from sim.scenario.model import Scenario
+
+
+class _Group(TyperGroup):
+    """Reports errors raised on purpose without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error of the user's becomes a message on stderr and exit code 2."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if not _on_purpose(error):
+                raise
+            typer.echo(str(error), err=True)
+            raise typer.Exit(2) from None
+
+
+def _on_purpose(error: Exception) -> bool:
+    from calibrate.profile import ProfileError
+    from sim.errors import InputError
+
+    return isinstance(error, InputError | ProfileError)
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="How deep should you speculate? Replay your traffic against measured step costs.",
+)
+
+
+def main() -> None:
+    """Entry point of the ``leadline`` command."""
+    app(prog_name="leadline")
+
+
+def _version() -> str:
+    from sim import __version__
+
+    return f"leadline {__version__}"
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(_version())
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+Named = Annotated[str, typer.Argument(metavar="FILE_OR_NAME", help="A scenario file, or a shipped scenario's name.")]
+
+
+@app.command()
+def version() -> None:
+    """Show the version."""
+    typer.echo(_version())
+
+
+@app.command()
+def check(
+    scenario: Named,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a warning.")] = False,
+) -> None:
+    """Say everything that is wrong with a scenario, or doubtful about it; run nothing."""
+    from sim.scenario.load import find_scenario, read_scenario
+
+    loaded = read_scenario(find_scenario(scenario))
+    warnings = _warn(loaded)
+    count = len(loaded.cells)
+    runs = count * len(loaded.scenario.policies) * len(loaded.scenario.run.seeds)
+    typer.echo(f"{loaded.scenario.name}: {count} cell{'s' * (count > 1)}, {runs} runs, {warnings} warnings")
+    if strict and warnings:
+        raise typer.Exit(1)
+
+
+def _warn(loaded: Loaded) -> int:
+    """Print the lints of a scenario on stderr; returns how many there are."""
+    from sim.scenario.lint import lint
+
+    lints = lint(loaded)
+    for each in lints:
+        typer.echo(f"warning: {each}", err=True)
+    return len(lints)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files, for editors that complete and check YAML."""
+    import json
+
+    from sim.scenario.schema import scenario_schema
+
+    typer.echo(json.dumps(scenario_schema(), indent=2))
+
+
+@app.command()
+def scenarios(
+    destination: Annotated[Path | None, typer.Argument(metavar="[DEST]", help="With --copy: where to.")] = None,
+    copy: Annotated[str | None, typer.Option("--copy", metavar="NAME", help="Write this one out to edit.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """List the scenarios that ship with leadline, or write one out."""
+    from sim.errors import InputError
+    from sim.scenario.catalogue import copy_scenario, described
+
+    if copy is None and (destination is not None or force):
+        raise InputError("DEST and --force go with --copy NAME; name the scenario to copy")
+    if copy is not None:
+        typer.echo(f"wrote {copy_scenario(copy, destination, force)}")
+        return
+    _lines(described("scenario"))
+
+
+@app.command()
+def profiles() -> None:
+    """List the hardware profiles that ship with leadline, with their drafters."""
+    from sim.scenario.catalogue import described
+
+    _lines(described("profile"))
+
+
+@app.command()
+def policies() -> None:
+    """List the depth policies."""
+    from sim.policies.custom import CustomConfig
+    from sim.policies.registry import POLICIES
+
+    known = {**POLICIES, "module:Class": CustomConfig}
+    _lines({name: (config.__doc__ or "").partition("\n")[0] for name, config in known.items()})
+
+
+def _lines(described: dict[str, str]) -> None:
+    width = max(map(len, described), default=0)
+    for name, text in described.items():
+        typer.echo(f"{name:{width}}  {text}".rstrip())
+
+
+@app.command()
+def run(
+    scenario: Named,
+    seed: Annotated[int | None, typer.Option(min=0, help="First seed.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="How many seeds.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes; results do not depend on it.")] = 1,
+    out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder for records and summary.json.")] = None,
+    policies: Annotated[str | None, typer.Option(help="Only these policies: labels, separated by commas.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One seed and at most 300 requests.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Every column.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Replay a scenario under its policies and say which is best at each load."""
+    from sim.scenario.choose import Choice, read_chosen
+    from sim.scenario.load import find_scenario
+
+    loaded = read_chosen(find_scenario(scenario), Choice(seed, seeds, policies, quick))
+    _warn(loaded)
+    _report(_run(loaded.scenario, jobs, out), out, wide, as_json)
+
+
+def _run(scenario: Scenario, jobs: int, out: Path | None) -> Results:
+    """Run with a progress bar on stderr, which a pipe does not see."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sim.run import run_scenario
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(scenario.name, total=None)
+        return run_scenario(
+            scenario, jobs, out, lambda done, total: bar.update(task, completed=done, total=total)
+        )
+
+
+def _report(results: Results, out: Path | None, wide: bool, as_json: bool) -> None:
+    """Print the comparison, and write ``summary.json`` where a folder is given."""
+    import json
+
+    from rich.console import Console
+
+    from sim.results.store import summary, write_json
+    from sim.results.terminal import render
+
+    if out is not None:
+        write_json(out / "summary.json", summary(results.comparison))
+    if as_json:
+        typer.echo(json.dumps(summary(results.comparison), indent=1))
+    else:
+        console = Console()
+        console.print(render(results.comparison, wide=wide, width=console.width))
+    for warning in results.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""Checks across sections: names that must exist, and values that must fit each other.
+
+Each check is a generator of findings over a valid ``Scenario``; it is skipped when a section it
+reads was wrong already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from calibrate.profile import Profile, ProfileError, load_profile
+from sim.acceptance.config import TraceAcceptance
+from sim.errors import InputError
+from sim.results.window import RequestsCut
+from sim.scenario import catalogue
+from sim.scenario.model import Scenario, speculates
+from sim.scenario.nodes import Finding, KeyPath
+from sim.scenario.own_policy import own_policy_problem
+from sim.scenario.words import did_you_mean
+from sim.workload.arrival_config import ProfileArrival, TraceArrival
+from sim.workload.grids import WorkloadFile, load_workload_file
+from sim.workload.length_config import Lengths, QuantileLength
+
+Findings = Iterator[Finding]
+
+
+@dataclass
+class Files:
+    """Profiles and workloads read so far, so that the cells of a sweep share them."""
+
+    folder: Path
+    profiles: dict[Path, Profile] = field(default_factory=dict)
+    workloads: dict[Path, WorkloadFile] = field(default_factory=dict)
+
+    def profile(self, name: str) -> Profile:
+        """The profile; raises ``InputError`` or ``ProfileError``."""
+        path = catalogue.locate("profile", name, self.folder)
+        if path not in self.profiles:
+            self.profiles[path] = load_profile(path)
+        return self.profiles[path]
+
+    def workload(self, name: str) -> WorkloadFile:
+        """The workload file; raises ``InputError``."""
+        path = catalogue.locate("workload", name, self.folder)
+        if path not in self.workloads:
+            self.workloads[path] = load_workload_file(path)
+        return self.workloads[path]
+
+
+def named_profiles(scenario: Scenario) -> list[tuple[KeyPath, str]]:
+    """Every profile with the place where it is named."""
+    many: list[tuple[KeyPath, str]] = [(("profiles", label), name) for label, name in scenario.profiles.items()]
+    return many if scenario.profile is None else [(("profile",), scenario.profile), *many]
+
+
+def _profiles(scenario: Scenario, files: Files) -> Findings:
+    if scenario.profile is None and not scenario.profiles:
+        known = ", ".join(catalogue.shipped("profile"))
+        yield Finding((), f"is missing; add it: {known or 'a path to a profile'}", True, ("profile",))
+    if scenario.profile is not None and scenario.profiles:
+        yield Finding(("profiles",), "stands beside profile; give one of them", True)
+    for path, name in named_profiles(scenario):
+        try:
+            files.profile(name)
+        except (InputError, ProfileError) as error:
+            yield Finding(path, _own_words(error, files.folder))
+
+
+def _own_words(error: Exception, folder: Path) -> str:
+    """The message with file names as the user wrote them, on one line."""
+    return str(error).replace(f"{folder}/", "").replace("\n", "; ")
+
+
+def _good_profiles(scenario: Scenario, files: Files) -> Iterator[tuple[str, Profile]]:
+    for _, name in named_profiles(scenario):
+        try:
+            yield name, files.profile(name)
+        except (InputError, ProfileError):
+            continue
+
+
+def _drafter(scenario: Scenario, files: Files) -> Findings:
+    drafting = [i for i, policy in enumerate(scenario.policies) if speculates(policy)]
+    for name, profile in _good_profiles(scenario, files):
+        known = profile.drafters
+        if scenario.drafter is None and drafting:
+            names = ", ".join(known) or "none; choose another profile"
+            message = f"{scenario.policies[drafting[0]].title} drafts, but there is no drafter; add drafter: ({names})"
+            yield Finding(("policies", drafting[0]), message)
+        if scenario.drafter is not None and scenario.drafter not in known:
+            message = f"profile {name!r} has no drafter {scenario.drafter!r}"
+            yield Finding(("drafter",), message + did_you_mean(scenario.drafter, known))
+
+
+def _acceptance(scenario: Scenario, files: Files) -> Findings:
+    drafting = next((policy.title for policy in scenario.policies if speculates(policy)), None)
+    if drafting is None or scenario.acceptance is not None:
+        return
+    bare = [i for i, kind in enumerate(scenario.workload.classes) if kind.acceptance is None]
+    if bare or not scenario.workload.classes:
+        example = "{process: iid, alpha: 0.7}"
+        message = f"is missing, and {drafting} drafts; add it, for example acceptance: {example}"
+        yield Finding((), message, True, ("acceptance",))
+
+
+def _depths(scenario: Scenario, files: Files) -> Findings:
+    limits = [("run.max_depth", scenario.run.max_depth)]
+    for name, profile in _good_profiles(scenario, files):
+        drafter = profile.drafters.get(scenario.drafter or "")
+        limits.append((f"drafter {scenario.drafter!r} of {name}", drafter.max_depth if drafter else None))
+    for i, policy in enumerate(scenario.policies):
+        written = next((key for key in ("k", "k_max", "table") if key in policy.model_fields_set), None)
+        for whose, limit in limits:
+            if written is not None and limit is not None and policy.depth > limit:
+                message = f"asks for depth {policy.depth}, but {whose} allows {limit}; lower it"
+                yield Finding(("policies", i, written), message)
+
+
+def _labels(scenario: Scenario, files: Files) -> Findings:
+    seen: dict[str, int] = {}
+    for i, label in enumerate(scenario.labels):
+        if label in seen:
+            yield Finding(("policies", i), f"is called {label!r}, as policies[{seen[label]}] is; set label")
+        seen.setdefault(label, i)
+    baseline = scenario.run.baseline
+    if baseline is not None and baseline not in seen:
+        yield Finding(("run", "baseline"), f"no policy is called {baseline!r}{did_you_mean(baseline, seen)}")
+
+
+def _own_policies(scenario: Scenario, files: Files) -> Findings:
+    for i, policy in enumerate(scenario.policies):
+        problem = own_policy_problem(policy, files.folder)
+        if problem is not None:
+            yield Finding(("policies", i, "policy"), problem)
+
+
+def _workload_files(scenario: Scenario, files: Files) -> Findings:
+    for path, name, part in _named_workloads(scenario):
+        try:
+            workload = files.workload(name)
+        except InputError as error:
+            yield Finding(path, _own_words(error, files.folder))
+            continue
+        if getattr(workload, part) is None:
+            yield Finding(path, f"workload {name!r} has no {part}; name another")
+
+
+def _named_workloads(scenario: Scenario) -> Iterator[tuple[KeyPath, str, str]]:
+    """Workload files with the place where they are named and the part that is wanted of them."""
+    workload = scenario.workload
+    if isinstance(workload.arrival, ProfileArrival):
+        yield ("workload", "arrival", "from"), workload.arrival.source, "rate"
+    yield from _grids(workload.lengths, ("workload", "lengths"))
+    for i, kind in enumerate(workload.classes):
+        yield from _grids(kind.lengths, ("workload", "classes", i, "lengths"))
+
+
+def _grids(lengths: Lengths | None, path: KeyPath) -> Iterator[tuple[KeyPath, str, str]]:
+    if lengths is None:
+        return
+    if lengths.joint is not None:
+        yield (*path, "joint"), lengths.joint, "joint"
+    for side, length in (("input", lengths.input), ("output", lengths.output)):
+        if isinstance(length, QuantileLength) and length.source is not None:
+            yield (*path, side, "from"), length.source, length.column or side
+
+
+def _traces(scenario: Scenario, files: Files) -> Findings:
+    named: list[tuple[KeyPath, str]] = []
+    if isinstance(scenario.workload.arrival, TraceArrival):
+        named.append((("workload", "arrival", "path"), scenario.workload.arrival.path))
+    paths: list[KeyPath] = [("workload", "classes", i) for i in range(len(scenario.workload.classes))]
+    choices = [((), scenario.acceptance), *zip(paths, (k.acceptance for k in scenario.workload.classes), strict=True)]
+    for path, acceptance in choices:
+        if isinstance(acceptance, TraceAcceptance):
+            named.append(((*path, "acceptance", "path"), acceptance.path))
+    for path, name in named:
+        if not catalogue.exists(files.folder / name):
+            yield Finding(path, f"there is no file {name!r}; paths count from the scenario's folder")
+
+
+def _measured(scenario: Scenario, files: Files) -> Findings:
+    slos = scenario.slos.values()
+    if scenario.run.metric == "goodput" and not any(slo.model_fields_set for slo in slos):
+        yield Finding(("run", "metric"), "goodput counts requests that meet an slo, and there is none; add slo")
+    cut, requests = scenario.run.warmup, scenario.workload.num_requests
+    if isinstance(cut, RequestsCut) and requests is not None and cut.requests >= requests:
+        message = f"cuts {cut.requests} of {requests} requests, and none is left; lower it"
+        yield Finding(("run", "warmup", "requests"), message)
+
+
+CHECKS: Final[tuple[tuple[Callable[[Scenario, Files], Findings], frozenset[str]], ...]] = (
+    (_profiles, frozenset({"profile", "profiles"})),
+    (_drafter, frozenset({"profile", "profiles", "drafter", "policies"})),
+    (_acceptance, frozenset({"acceptance", "workload", "policies"})),
+    (_depths, frozenset({"profile", "profiles", "drafter", "policies", "run"})),
+    (_labels, frozenset({"policies", "run"})),
+    (_own_policies, frozenset({"policies"})),
+    (_workload_files, frozenset({"workload"})),
+    (_traces, frozenset({"workload", "acceptance"})),
+    (_measured, frozenset({"workload", "slo", "run"})),
+)
+
+
+def cross_check(scenario: Scenario, files: Files, wrong: frozenset[str]) -> Findings:
+    """Findings of every check that reads none of the sections that are ``wrong``."""
+    for check, reads in CHECKS:
+        if not reads & wrong:
+            yield from check(scenario, files)

@@ -1,0 +1,56 @@
+"""Whether a user's own policy can be found, without running a line of it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from sim.policies.config import PolicyConfig
+from sim.policies.custom import CustomConfig
+from sim.scenario.words import did_you_mean
+
+
+def own_policy_problem(policy: PolicyConfig, folder: Path) -> str | None:
+    """What is wrong with the name of a ``module:Class``, if anything can be seen from outside."""
+    if not isinstance(policy, CustomConfig):
+        return None
+    module, _, name = policy.policy.partition(":")
+    where = [str(folder / policy.search), *sys.path]
+    spec = _find(module.split("."), where)
+    if spec is None:
+        return f"there is no module {module!r} in {policy.search!r} or the Python path; set search to its folder"
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    try:
+        names = _top_level(Path(spec.origin).read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError) as error:
+        return f"module {module!r} cannot be read ({error}); mend it"
+    if name in names or "*" in names:
+        return None
+    return f"module {module!r} has no {name!r}{did_you_mean(name, names)}"
+
+
+def _find(parts: list[str], where: list[str]) -> ModuleSpec | None:
+    """The module's specification, found from the file system alone."""
+    spec = None
+    for depth in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:depth]), where)
+        if spec is None:
+            return None
+        where = list(spec.submodule_search_locations or ())
+    return spec
+
+
+def _top_level(source: str) -> list[str]:
+    """Names that a module binds at its top level; ``*`` when it imports everything of another."""
+    names: list[str] = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names += [alias.asname or alias.name for alias in node.names]
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return names
