@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from calibrate.profile import Profile, ProfileError, load_profile
+from calibrate.profile import Profile, load_profile
 from sim.acceptance.config import TraceAcceptance
 from sim.errors import InputError
 from sim.results.window import RequestsCut
@@ -36,7 +36,7 @@ class Files:
     workloads: dict[Path, WorkloadFile] = field(default_factory=dict)
 
     def profile(self, name: str) -> Profile:
-        """The profile; raises ``InputError`` or ``ProfileError``."""
+        """The profile; raises ``InputError``, or ``ValueError`` for a damaged one."""
         path = catalogue.locate("profile", name, self.folder)
         if path not in self.profiles:
             self.profiles[path] = load_profile(path)
@@ -65,20 +65,20 @@ def _profiles(scenario: Scenario, files: Files) -> Findings:
     for path, name in named_profiles(scenario):
         try:
             files.profile(name)
-        except (InputError, ProfileError) as error:
-            yield Finding(path, _own_words(error, files.folder))
+        except (InputError, ValueError, RecursionError) as error:
+            yield Finding(path, _own_words(error, files.folder, name))
 
 
-def _own_words(error: Exception, folder: Path) -> str:
-    """The message with file names as the user wrote them, on one line."""
-    return str(error).replace(f"{folder}/", "").replace("\n", "; ")
+def _own_words(error: Exception, folder: Path, name: str) -> str:
+    """The message with the file's name as the user wrote it, on one line."""
+    return str(error).replace(str(folder / name), name).replace("\n", "; ")
 
 
 def _good_profiles(scenario: Scenario, files: Files) -> Iterator[tuple[str, Profile]]:
     for _, name in named_profiles(scenario):
         try:
             yield name, files.profile(name)
-        except (InputError, ProfileError):
+        except (InputError, ValueError, RecursionError):
             continue
 
 
@@ -141,8 +141,8 @@ def _workload_files(scenario: Scenario, files: Files) -> Findings:
     for path, name, part in _named_workloads(scenario):
         try:
             workload = files.workload(name)
-        except InputError as error:
-            yield Finding(path, _own_words(error, files.folder))
+        except (InputError, ValueError, RecursionError) as error:
+            yield Finding(path, _own_words(error, files.folder, name))
             continue
         if getattr(workload, part) is None:
             yield Finding(path, f"workload {name!r} has no {part}; name another")

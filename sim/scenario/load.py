@@ -106,32 +106,24 @@ _Built = list[tuple[sweep.Plan, Scenario]]
 def _check(data: dict[str, Any], document: Document, files: Files) -> tuple[list[Finding], _Built]:
     """Findings over the base and every cell; the base's scenario comes first, then the cells'."""
     dims, findings = sweep.dimensions(data)
-    if findings:
-        dims = []
     filled, absent = sweep.fill(data, dims)
     base, found = validate(filled, document, files)
+    own = validate(data, document, files)[1] if absent and found else found
+    findings += [each if each in own else _of_cell(each, absent) for each in found]
     built: _Built = [((), base)] if base else []
     for plan in sweep.combinations(dims):
         cell, wrong = validate(sweep.apply(data, plan), document, files)
         built += [(plan, cell)] if cell else []
         findings += [_of_cell(each, plan) for each in wrong if each not in found]
-    return [*findings, *(_of_base(each, absent, document) for each in found)], built
-
-
-def _of_base(found: Finding, absent: sweep.Plan, document: Document) -> Finding:
-    """A finding about a value that only the sweep gives, at the sweep; any other where it is."""
-    moved = sweep.relocate(found, absent)
-    if moved is not None or found.path in document.values:
-        return moved or found
-    inside = (s for s in absent if s.target[: len(found.path)] == found.path)
-    return next((found._replace(path=s.source[:2], at_key=True, name=s.source[:2]) for s in inside), found)
+        found += [each for each in wrong if sweep.relocate(each, plan) is None]
+    return findings, built
 
 
 def _of_cell(found: Finding, plan: sweep.Plan) -> Finding:
-    """A finding that only a cell has, at the swept value that brings it about."""
+    """A finding that the swept values bring about, at one of them."""
     moved = sweep.relocate(found, plan)
-    if moved is not None or not plan:
-        return moved or found
+    if moved is not None:
+        return moved
     where = dotted(found.path if found.name is None else found.name)
     return Finding(plan[-1].source, f"with {sweep.cell_label(plan)}, {where} {found.message}")
 
@@ -143,7 +135,7 @@ def validate(data: dict[str, Any], document: Document, files: Files) -> tuple[Sc
         scenario: Scenario | None = Scenario.model_validate(data)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        findings = [finding(each, data) for each in errors]
+        findings = _independent([finding(each, data) for each in errors])
         wrong |= {str(each["loc"][0]) for each in errors if each["loc"]}
         scenario = _stand_in(data, wrong)
     findings += _misplaced_flags(data, findings)
@@ -151,6 +143,12 @@ def validate(data: dict[str, Any], document: Document, files: Files) -> tuple[Sc
         findings += cross_check(scenario, files, frozenset(wrong))
     findings = [each for each in findings if not _hidden(each, document)]
     return (None if findings else scenario), findings
+
+
+def _independent(findings: list[Finding]) -> list[Finding]:
+    """Without those of a list that is too short only because its items are wrong."""
+    above = {each.path[:end] for each in findings for end in range(len(each.path))}
+    return [each for each in findings if not (each.path in above and each.message.startswith("holds "))]
 
 
 def _misplaced_flags(data: dict[str, Any], findings: list[Finding]) -> list[Finding]:

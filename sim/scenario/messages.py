@@ -142,10 +142,12 @@ def _general(kind: str, value: Any, context: dict[str, Any]) -> str:
         return f"is {shown(value)}; it must be finite"
     if kind == "int_from_float":
         return f"is {shown(value)}; write a whole number"
-    if kind in ("too_short", "string_too_short"):
-        return f"is too short; it needs at least {context.get('min_length', 1)}"
+    if kind == "too_short":
+        return f"holds {context['actual_length']} values; it needs at least {context['min_length']}"
     if kind == "too_long":
-        return f"holds too many values; it takes {context.get('max_length')}"
+        return f"holds too many values; it takes {context['max_length']}"
+    if kind == "string_too_short":
+        return "is empty; write a name"
     if kind == "string_pattern_mismatch":
         return f"{shown(value)} has the wrong form; it must match {context.get('pattern')}"
     wanted = next((words for name, words in _WANTED.items() if kind.startswith(name)), None)

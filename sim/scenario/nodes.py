@@ -163,7 +163,8 @@ class _Reader:
         if id(node) in self.open:
             return self._wrong(node, path, "the alias stands for something that holds itself; write it out")
         if not _standard(node):
-            return self._wrong(node, path, f"the tag {node.tag!r} is not allowed; write plain YAML without '!' tags")
+            tag = node.tag.replace(_TAG, "!!")
+            return self._wrong(node, path, f"the tag {tag!r} is not allowed; write plain YAML without '!'")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         self.open.add(id(node))

@@ -57,7 +57,7 @@ def dimensions(data: dict[str, Any]) -> tuple[list[Plan], list[Finding]]:
     count = math.prod(len(plan) for plan in dims)
     if count > MAX_CELLS:
         findings.append(Finding(("sweep",), f"makes {count} cells; at most {MAX_CELLS} can be compared", True))
-    return dims, findings
+    return dims if count <= MAX_CELLS else [], findings
 
 
 def _wrong_path(data: dict[str, Any], dotted: str) -> str | None:
@@ -141,8 +141,8 @@ def relocate(finding: Finding, plan: Plan) -> Finding | None:
     name = finding.path if finding.name is None else finding.name
     for setting in plan:
         depth = len(setting.target)
-        if finding.at_key and finding.path == setting.target and finding.name is None:
-            return finding._replace(path=setting.source[:2])
+        if finding.at_key and finding.name is None and setting.target[: len(finding.path)] == finding.path:
+            return finding._replace(path=setting.source[:2])  # a key that only the sweep has
         if finding.path[:depth] == setting.target:
             shown = None if finding.name is None else (*setting.source, *name[depth:])
             return Finding((*setting.source, *finding.path[depth:]), finding.message, finding.at_key, shown)

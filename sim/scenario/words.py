@@ -46,5 +46,7 @@ def shown(value: Any) -> str:
             return "a list"
         case str():
             return shorten(value)
+        case float():
+            return f"{value:.15g}"
         case _:
             return str(value)
