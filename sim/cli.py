@@ -6,7 +6,6 @@ Everything heavy is imported inside the commands, so that ``leadline --help`` an
 
 from __future__ import annotations
 
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +77,9 @@ def _options(
     pass
 
 
-Named = Annotated[str, typer.Argument(metavar="FILE_OR_NAME", help="A scenario file, or a shipped scenario's name.")]
+Named = Annotated[
+    str, typer.Argument(metavar="FILE_OR_NAME", help="A scenario file, or a shipped scenario's name.")
+]
 
 
 @app.command()
@@ -126,8 +127,12 @@ def schema() -> None:
 
 @app.command()
 def scenarios(
-    destination: Annotated[Path | None, typer.Argument(metavar="[DEST]", help="With --copy: where to.")] = None,
-    copy: Annotated[str | None, typer.Option("--copy", metavar="NAME", help="Write this one out to edit.")] = None,
+    destination: Annotated[
+        Path | None, typer.Argument(metavar="[DEST]", help="With --copy: where to.")
+    ] = None,
+    copy: Annotated[
+        str | None, typer.Option("--copy", metavar="NAME", help="Write this one out to edit.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """List the scenarios that ship with leadline, or write one out."""
@@ -172,8 +177,12 @@ def run(
     seed: Annotated[int | None, typer.Option(min=0, help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="How many seeds.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Worker processes; results do not depend on it.")] = 1,
-    out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder for records and summary.json.")] = None,
-    policies: Annotated[str | None, typer.Option(help="Only these policies: labels, separated by commas.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Folder for records and summary.json.")
+    ] = None,
+    policies: Annotated[
+        str | None, typer.Option(help="Only these policies: labels, separated by commas.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One seed and at most 300 requests.")] = False,
     wide: Annotated[bool, typer.Option("--wide", help="Every column.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,

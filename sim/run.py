@@ -11,10 +11,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrate.profile import Profile, load_profile
 from sim.acceptance.base import AcceptanceProcess
@@ -29,6 +30,7 @@ from sim.results import compare
 from sim.results.metrics import Metrics, measure
 from sim.results.run_records import RunRecords
 from sim.results.store import write_run
+from sim.results.window import common_warmup
 from sim.scenario.load import expand
 from sim.scenario.model import Cell, Scenario
 from sim.workload.build import build_requests
@@ -48,6 +50,20 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Made:
+    """One finished run before it is measured: records, FLOPs and bytes of every step, breakdown.
+
+    ``extrapolated_share`` is the share of steps larger than the profile's measured domain.
+    """
+
+    records: RunRecords
+    flops: NDArray[np.float64]
+    bytes: NDArray[np.float64]
+    breakdown_ns: dict[str, float]
+    extrapolated_share: float
+
+
+@dataclass(frozen=True)
 class Finished:
     """What one run gave: its metrics, where its time went, and steps outside the measured domain."""
 
@@ -58,7 +74,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Results:
-    """All runs of a scenario, in the order of cells, then policies, then seeds."""
+    """All runs of a scenario by (cell, policy, seed), and their comparison."""
 
     scenario: Scenario
     comparison: compare.Comparison
@@ -71,28 +87,50 @@ def run_scenario(
     jobs: int = 1,
     out: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    on_cell: Callable[[compare.Comparison], None] = lambda comparison: None,
 ) -> Results:
     """Run every cell, policy and seed; with ``out``, records go to ``out/runs/cell/policy/seed``.
 
-    ``jobs`` is the number of worker processes. ``progress`` is called with (finished, total).
-    Raises ``InputError`` or ``ProfileError`` when a run cannot be set up.
+    ``jobs`` is the number of worker processes. ``progress`` is called with (finished, total),
+    ``on_cell`` with the comparison of each cell as soon as its runs are there. Raises
+    ``InputError`` or ``ProfileError`` when a run cannot be set up.
     """
     cells = expand(scenario)
     tasks = [
         Task(cell, policy, seed, _folder(scenario, out, cell, policy, seed))
-        for cell, policy, seed in product(cells, scenario.policies, scenario.run.seeds)
+        for cell, seed, policy in product(cells, scenario.run.seeds, scenario.policies)
     ]
     runs: dict[tuple[str, str, int], Finished] = {}
+    compared: list[compare.Cell] = []
     progress(0, len(tasks))
     with _mapper(min(jobs, len(tasks))) as run_all:
-        for task, finished in zip(tasks, run_all(tasks), strict=True):
-            runs[task.cell.label, task.policy.title, task.seed] = finished
-            progress(len(runs), len(tasks))
-    return Results(scenario, _comparison(scenario, cells, runs), runs, _warnings(runs))
+        made = run_all(tasks)
+        for cell in cells:
+            for seed in scenario.run.seeds:
+                for policy, run in zip(scenario.policies, _measured(scenario, made), strict=True):
+                    runs[cell.label, policy.title, seed] = run
+                progress(len(runs), len(tasks))
+            compared.append(_compared(cell, runs))
+            on_cell(_comparison(scenario, compared[-1:]))
+    return Results(scenario, _comparison(scenario, compared), runs, _warnings(runs))
+
+
+def _measured(scenario: Scenario, made: Iterator[Made]) -> list[Finished]:
+    """Measure the runs of all policies under one seed, with one warm-up cut for all of them."""
+    group = list(islice(made, len(scenario.policies)))
+    warmup = common_warmup([run.records for run in group], scenario.run.warmup)
+    return [
+        Finished(
+            measure(run.records, warmup, scenario.slos, run.flops, run.bytes),
+            run.breakdown_ns,
+            run.extrapolated_share,
+        )
+        for run in group
+    ]
 
 
 @contextmanager
-def _mapper(jobs: int) -> Iterator[Callable[[list[Task]], Iterator[Finished]]]:
+def _mapper(jobs: int) -> Iterator[Callable[[list[Task]], Iterator[Made]]]:
     """``map`` over tasks, here or in worker processes; results come in the order of the tasks."""
     if jobs <= 1:
         yield lambda tasks: map(run_task, tasks)
@@ -120,21 +158,20 @@ def _file_name(label: str) -> str:
 # -- one run -------------------------------------------------------------------------------------
 
 
-def run_task(task: Task) -> Finished:
-    """Make one run and measure it; its records are written if the task names a folder."""
+def run_task(task: Task) -> Made:
+    """Make one run; its records are written if the task names a folder."""
     records, setup = make_run(task.cell.scenario, task.policy, task.seed)
     if task.folder is not None:
         write_run(task.folder, records)
-    steps, drafter = records.steps, setup.drafter
-    metrics = measure(
+    steps, profile, drafter = records.steps, setup.profile, setup.drafter
+    large = steps["padded_tokens"] > profile.max_tokens
+    return Made(
         records,
-        task.cell.scenario.run.warmup,
-        task.cell.scenario.slos,
-        step_flops(steps, setup.profile, drafter),
-        step_bytes(steps, setup.profile, drafter),
+        step_flops(steps, profile, drafter),
+        step_bytes(steps, profile, drafter),
+        breakdown_ns(steps, profile, drafter),
+        float(large.mean()) if len(large) else 0.0,
     )
-    beyond = float(np.mean(steps["padded_tokens"] > setup.profile.max_tokens)) if len(steps["tokens"]) else 0.0
-    return Finished(metrics, breakdown_ns(steps, setup.profile, drafter), beyond)
 
 
 def make_run(scenario: Scenario, policy: PolicyConfig, seed: int) -> tuple[RunRecords, Setup]:
@@ -177,23 +214,19 @@ def _located(policy: PolicyConfig, scenario: Scenario) -> PolicyConfig:
 # -- all runs ------------------------------------------------------------------------------------
 
 
-def _comparison(
-    scenario: Scenario, cells: tuple[Cell, ...], runs: dict[tuple[str, str, int], Finished]
-) -> compare.Comparison:
-    """The runs as cells of policies, ready for tables and verdicts."""
+def _compared(cell: Cell, runs: dict[tuple[str, str, int], Finished]) -> compare.Cell:
+    """One cell's runs as policies over seeds."""
+    scenario = cell.scenario
 
-    def result(cell: Cell, policy: PolicyConfig) -> compare.PolicyResult:
+    def result(policy: PolicyConfig) -> compare.PolicyResult:
         metrics = tuple(runs[cell.label, policy.title, seed].metrics for seed in scenario.run.seeds)
         return compare.PolicyResult(policy.title, metrics, bound=policy.policy == "oracle")
 
-    return compare.Comparison(
-        cells=tuple(
-            compare.Cell(cell.label, tuple(result(cell, policy) for policy in scenario.policies))
-            for cell in cells
-        ),
-        baseline=scenario.baseline,
-        metric=scenario.run.metric_name,
-    )
+    return compare.Cell(cell.label, tuple(result(policy) for policy in scenario.policies))
+
+
+def _comparison(scenario: Scenario, cells: list[compare.Cell]) -> compare.Comparison:
+    return compare.Comparison(tuple(cells), scenario.baseline, scenario.run.metric_name)
 
 
 def _warnings(runs: dict[tuple[str, str, int], Finished]) -> tuple[str, ...]:

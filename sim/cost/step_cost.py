@@ -44,7 +44,7 @@ class PassCost:
         self.terms = tuple(terms)
         self.fixed = sum(term.fixed_ns for term in terms)
         per = {v: sum(term.per_ns.get(v, 0.0) for term in terms) for v in VARIABLES}  # type: ignore[call-overload]
-        self.tables = {v: per[v] * np.arange(size) for v in COUNTS}
+        self.tables: dict[str, Float] = {v: per[v] * np.arange(size, dtype=np.float64) for v in COUNTS}
         for term in terms:
             if term.curve is not None:
                 self.tables[term.curve.over] = self.tables[term.curve.over] + tabulate(term.curve, size)
@@ -53,7 +53,9 @@ class PassCost:
             per["query_context_tokens"],
             per["prefill_pairs"],
         )
-        self._tokens, self._sequences, self._logits = (self.tables[v].tolist() for v in COUNTS)
+        self._tokens: list[float] = self.tables["tokens"].tolist()
+        self._sequences: list[float] = self.tables["sequences"].tolist()
+        self._logits: list[float] = self.tables["logits"].tolist()
 
     def ns(
         self,
@@ -65,7 +67,7 @@ class PassCost:
         pairs: float = 0.0,
     ) -> float:
         """Nanoseconds of one pass over a shape of plain numbers."""
-        return (  # type: ignore[no-any-return]
+        return (
             self.fixed
             + self._tokens[tokens]
             + self._sequences[sequences]
@@ -87,9 +89,9 @@ class PassCost:
         """The same for arrays (broadcast together)."""
         return np.asarray(
             self.fixed
-            + self.tables["tokens"][tokens]
-            + self.tables["sequences"][sequences]
-            + self.tables["logits"][logits]
+            + self.tables["tokens"][np.asarray(tokens)]
+            + self.tables["sequences"][np.asarray(sequences)]
+            + self.tables["logits"][np.asarray(logits)]
             + self.context * np.asarray(context, float)
             + self.query_context * np.asarray(query_context, float)
             + self.pairs * np.asarray(pairs, float)

@@ -12,6 +12,11 @@ class BlockPool:
     def __init__(self, capacity: int) -> None:
         self.capacity = self.free = capacity
 
+    @property
+    def held(self) -> int:
+        """Blocks handed out."""
+        return self.capacity - self.free
+
     def take(self, blocks: int) -> None:
         """Hand out ``blocks``; the caller has checked that they are free."""
         self.free -= blocks

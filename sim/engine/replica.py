@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import simpy
@@ -52,8 +52,7 @@ class Records:
     gaps: array[int] = field(default_factory=lambda: array("q"))
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What one step computes, after scheduling: sums, and arrays over the emitting sequences.
 
     ``emitters`` are their columns in the batch, ``None`` when every running sequence emits;
@@ -72,6 +71,17 @@ class Plan:
     prefill_pairs: int
     verified: Int64
     emitters: Int64 | None
+
+
+class Drafted(NamedTuple):
+    """What the drafter did in one step (all zero when it did not run)."""
+
+    ns: int = 0
+    depth: int = 0
+    passes: int = 0
+    first_tokens: int = 0
+    next_tokens: int = 0
+    context: int = 0
 
 
 class Replica:
@@ -223,7 +233,8 @@ class Replica:
         a[ROUNDS, at] += plan.verified > 0
         a[DRAFTED, at] += plan.verified
         a[ACCEPTED, at] += accepted
-        return at[a[TOKENS, at] < a[END, at]]
+        going_on: Int64 = at[a[TOKENS, at] < a[END, at]]
+        return going_on
 
     # -- drafting ----------------------------------------------------------------------------
 
@@ -396,18 +407,6 @@ class Replica:
                 self.cost.padded(plan.tokens),
             )
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Drafted:
-    """What the drafter did in one step (all zero when it did not run)."""
-
-    ns: int = 0
-    depth: int = 0
-    passes: int = 0
-    first_tokens: int = 0
-    next_tokens: int = 0
-    context: int = 0
 
 
 def request_row(sequence: Sequence, finish_ns: int) -> tuple[int, ...]:

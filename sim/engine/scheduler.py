@@ -40,7 +40,8 @@ class Scheduler:
     ``lookahead`` is the KV slots reserved beyond the scheduled tokens of every sequence,
     ``slots`` the budget tokens that each scheduled sequence costs on top of its own (the
     drafter's), ``state_blocks`` the blocks' worth of memory a sequence takes at any length.
-    ``draw`` gives a sequence its future when it is first admitted.
+    ``draw`` gives a sequence its future when it is first admitted; none is longer than ``longest``
+    tokens or carries more than ``max_depth`` drafts.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class Scheduler:
         pool: BlockPool,
         arena: Arena,
         draw: Callable[[Sequence], Path],
+        longest: int,
+        max_depth: int = 0,
         lookahead: int = 0,
         slots: int = 0,
         state_blocks: int = 0,
@@ -58,6 +61,7 @@ class Scheduler:
         self.max_model_len = config.max_model_len
         self.chunk_limit = config.long_prefill_token_threshold
         self.block_size = config.block_size
+        self._reaches_limit = longest + lookahead + max_depth >= config.max_model_len
         self.pool, self.arena, self.draw = pool, arena, draw
         self.lookahead, self.slots, self.state_blocks = lookahead, slots, state_blocks
         self.waiting: deque[Sequence] = deque()
@@ -89,11 +93,11 @@ class Scheduler:
             self.uncut = False
             before = np.cumsum(want + self.slots) - want
             np.minimum(want, np.maximum(self.budget - before, 0), out=want)
-        held = batch.row(HELD)
-        blocks = np.maximum(held, self._blocks_for(batch.row(COMPUTED) + want))
+        held = batch.a[HELD, : batch.n]
+        blocks = np.maximum(held, self._blocks_for(batch.a[COMPUTED, : batch.n] + want))
         if left < 0:
             blocks = np.where(want > 0, blocks, held)
-        extra = int(np.add.reduce(blocks)) - int(np.add.reduce(held))
+        extra = int(np.add.reduce(blocks)) - self.pool.held
         if extra > self.pool.free:
             return self._grant_under_pressure()
         batch.a[GRANTED, : batch.n] = want
@@ -103,16 +107,18 @@ class Scheduler:
 
     def _wanted(self) -> Int64:
         """Known and draft tokens that each running sequence has to compute."""
-        batch = self.batch
-        known = batch.row(KNOWN)
+        a, n = self.batch.a, self.batch.n
+        known = a[KNOWN, :n]
         if self.prefilling:
-            np.subtract(batch.row(TOKENS), batch.row(COMPUTED), out=known)
+            np.subtract(a[TOKENS, :n], a[COMPUTED, :n], out=known)
         else:
             known.fill(1)
-        want = known + batch.row(DRAFT)
+        want = known + a[DRAFT, :n]
         if self._chunked:
             np.minimum(want, self.chunk_limit, out=want)
-        return np.minimum(want, self.max_model_len - 1 - batch.row(COMPUTED), out=want)
+        if self._reaches_limit:
+            np.minimum(want, self.max_model_len - 1 - a[COMPUTED, :n], out=want)
+        return want
 
     @property
     def _chunked(self) -> bool:
@@ -121,8 +127,12 @@ class Scheduler:
 
     def _blocks_for(self, tokens: Int64) -> Int64:
         """Blocks that hold ``tokens`` and the lookahead slots of each sequence."""
-        slots = np.minimum(tokens + self.lookahead, self.max_model_len)
-        return (slots + (self.block_size - 1)) // self.block_size + self.state_blocks
+        round_up = self.block_size - 1
+        slots = tokens + (self.lookahead + round_up)
+        if self._reaches_limit:
+            np.minimum(slots, self.max_model_len + round_up, out=slots)
+        blocks: Int64 = slots // self.block_size
+        return blocks + self.state_blocks if self.state_blocks else blocks
 
     def _grant_under_pressure(self) -> int:
         """Grant one by one, preempting from the end of the batch while blocks are short."""

@@ -56,12 +56,15 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
     drafter = setup.drafter if policy.drafts else None
     depth = setup.max_depth if drafter else 0
     pool = BlockPool(_kv_blocks(setup, drafter))
-    longest = int(setup.requests.output_tokens.max(initial=1)) + 1
+    r = setup.requests
+    rows = int(r.output_tokens.max(initial=1)) + 1
     scheduler = Scheduler(
         engine,
         pool,
-        Arena(engine.max_num_seqs, longest, max(depth, 1), policy.wants_confidence),
+        Arena(engine.max_num_seqs, rows, max(depth, 1), policy.wants_confidence),
         draw=lambda sequence: _draw(setup.processes, sequence),
+        longest=int((r.prompt_tokens + r.output_tokens).max(initial=0)),
+        max_depth=depth,
         lookahead=_lookahead(drafter, depth) if behaviour.lookahead else 0,
         slots=_slots(drafter, depth) if behaviour.draft_slots else 0,
         state_blocks=state_blocks(setup.profile, engine.block_size),

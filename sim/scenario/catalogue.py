@@ -64,7 +64,9 @@ def _description(kind: Kind, path: Path) -> str:
     if kind == "workload":
         return str(data.get("title", ""))
     drafters = ", ".join(data.get("drafters", {})) or "none"
-    return f"{data['target']['work']['name']} on {data['device']['name']}, {data['kind']}; drafters: {drafters}"
+    return (
+        f"{data['target']['work']['name']} on {data['device']['name']}, {data['kind']}; drafters: {drafters}"
+    )
 
 
 def copy_scenario(name: str, destination: Path | None, force: bool) -> Path:

@@ -32,27 +32,27 @@ class Files:
     """Profiles and workloads read so far, so that the cells of a sweep share them."""
 
     folder: Path
-    profiles: dict[Path, Profile] = field(default_factory=dict)
-    workloads: dict[Path, WorkloadFile] = field(default_factory=dict)
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    workloads: dict[str, WorkloadFile] = field(default_factory=dict)
 
     def profile(self, name: str) -> Profile:
         """The profile; raises ``InputError``, or ``ValueError`` for a damaged one."""
-        path = catalogue.locate("profile", name, self.folder)
-        if path not in self.profiles:
-            self.profiles[path] = load_profile(path)
-        return self.profiles[path]
+        if name not in self.profiles:
+            self.profiles[name] = load_profile(catalogue.locate("profile", name, self.folder))
+        return self.profiles[name]
 
     def workload(self, name: str) -> WorkloadFile:
-        """The workload file; raises ``InputError``."""
-        path = catalogue.locate("workload", name, self.folder)
-        if path not in self.workloads:
-            self.workloads[path] = load_workload_file(path)
-        return self.workloads[path]
+        """The workload file; raises ``InputError``, or ``ValueError`` for a damaged one."""
+        if name not in self.workloads:
+            self.workloads[name] = load_workload_file(catalogue.locate("workload", name, self.folder))
+        return self.workloads[name]
 
 
 def named_profiles(scenario: Scenario) -> list[tuple[KeyPath, str]]:
     """Every profile with the place where it is named."""
-    many: list[tuple[KeyPath, str]] = [(("profiles", label), name) for label, name in scenario.profiles.items()]
+    many: list[tuple[KeyPath, str]] = [
+        (("profiles", label), name) for label, name in scenario.profiles.items()
+    ]
     return many if scenario.profile is None else [(("profile",), scenario.profile), *many]
 
 
@@ -88,7 +88,8 @@ def _drafter(scenario: Scenario, files: Files) -> Findings:
         known = profile.drafters
         if scenario.drafter is None and drafting:
             names = ", ".join(known) or "none; choose another profile"
-            message = f"{scenario.policies[drafting[0]].title} drafts, but there is no drafter; add drafter: ({names})"
+            title = scenario.policies[drafting[0]].title
+            message = f"{title} drafts, but there is no drafter; add drafter: ({names})"
             yield Finding(("policies", drafting[0]), message)
         if scenario.drafter is not None and scenario.drafter not in known:
             message = f"profile {name!r} has no drafter {scenario.drafter!r}"
@@ -173,7 +174,10 @@ def _traces(scenario: Scenario, files: Files) -> Findings:
     if isinstance(scenario.workload.arrival, TraceArrival):
         named.append((("workload", "arrival", "path"), scenario.workload.arrival.path))
     paths: list[KeyPath] = [("workload", "classes", i) for i in range(len(scenario.workload.classes))]
-    choices = [((), scenario.acceptance), *zip(paths, (k.acceptance for k in scenario.workload.classes), strict=True)]
+    choices = [
+        ((), scenario.acceptance),
+        *zip(paths, (k.acceptance for k in scenario.workload.classes), strict=True),
+    ]
     for path, acceptance in choices:
         if isinstance(acceptance, TraceAcceptance):
             named.append(((*path, "acceptance", "path"), acceptance.path))
@@ -185,7 +189,9 @@ def _traces(scenario: Scenario, files: Files) -> Findings:
 def _measured(scenario: Scenario, files: Files) -> Findings:
     slos = scenario.slos.values()
     if scenario.run.metric == "goodput" and not any(slo.model_fields_set for slo in slos):
-        yield Finding(("run", "metric"), "goodput counts requests that meet an slo, and there is none; add slo")
+        yield Finding(
+            ("run", "metric"), "goodput counts requests that meet an slo, and there is none; add slo"
+        )
     cut, requests = scenario.run.warmup, scenario.workload.num_requests
     if isinstance(cut, RequestsCut) and requests is not None and cut.requests >= requests:
         message = f"cuts {cut.requests} of {requests} requests, and none is left; lower it"

@@ -77,7 +77,9 @@ def _quick(scenario: Scenario) -> Mapping[str, Any]:
     """One seed and few requests, so that the first table is there in seconds."""
     workload = scenario.workload
     if isinstance(workload.arrival, TraceArrival):
-        size = {"workload.arrival.limit": min(QUICK_REQUESTS, workload.arrival.limit or QUICK_REQUESTS)}
+        size: dict[str, Any] = {
+            "workload.arrival.limit": min(QUICK_REQUESTS, workload.arrival.limit or QUICK_REQUESTS)
+        }
         size |= {} if workload.num_requests is None else {"workload.num_requests": None}
     else:
         size = {"workload.num_requests": min(QUICK_REQUESTS, workload.num_requests or QUICK_REQUESTS)}

@@ -16,7 +16,7 @@ import numpy as np
 from calibrate.profile import Profile
 from sim.acceptance.build import build_process
 from sim.cost.step_cost import StepCost
-from sim.errors import InputError, Problem
+from sim.errors import Problem
 from sim.policies.config import PolicyConfig
 from sim.results.window import RequestsCut, TimeCut
 from sim.scenario.estimate import Load, load_of, running
@@ -101,13 +101,15 @@ def _thresholds(view: _View) -> _Lints:
         reached = [at for at in changes if at <= view.cap]
         for at in changes:
             if at > view.cap:
-                message = f"its depth changes at {at} requests, but at most {view.cap} run at once{view.where}"
+                message = (
+                    f"its depth changes at {at} requests, but at most {view.cap} run at once{view.where}"
+                )
                 yield "threshold-unreachable", Finding(("policies", i), message)
         if not reached:
             continue
         low, high = sorted((view.running(0), view.running(view.depth(policy))))
         least, most = low - 2 * math.sqrt(low), min(high + 2 * math.sqrt(high), view.cap)
-        inside = [at for at in reached if 1 < at and least < at <= most]
+        inside = [at for at in reached if at > 1 and least < at <= most]
         if inside:
             about = f"{low}" if low == high else f"{low} to {high}"
             message = (
@@ -125,8 +127,8 @@ def _budget(view: _View) -> _Lints:
     fit = engine.max_num_batched_tokens // each
     if fit < view.cap:
         message = (
-            f"{view.cap} sequences of 1 + {each - 1} tokens ({policy.title}) need {view.cap * each} tokens a step, "
-            f"but the budget is {engine.max_num_batched_tokens}: {fit} decodes fit; "
+            f"{view.cap} sequences of 1 + {each - 1} tokens ({policy.title}) need {view.cap * each} tokens "
+            f"a step, but the budget is {engine.max_num_batched_tokens}: {fit} decodes fit; "
             f"raise max_num_batched_tokens to {view.cap * each}"
         )
         yield "budget-caps-batch", Finding(("engine", "max_num_batched_tokens"), message)
@@ -141,8 +143,8 @@ def _graphs(view: _View) -> _Lints:
         tokens = busy * (depth + 1)
         if tokens > max(sizes):
             message = (
-                f"about {busy} requests run at once{view.where}, so {policy.title} makes steps of {tokens} tokens, "
-                f"and the largest captured graph holds {max(sizes)}; set engine.capture_sizes to include them"
+                f"about {busy} requests run at once{view.where}, so {policy.title} makes steps of {tokens} "
+                f"tokens, and the largest captured graph holds {max(sizes)}; set engine.capture_sizes to include them"
             )
             yield "graph-too-small", Finding(("policies", i), message)
 
@@ -160,7 +162,9 @@ def _too_long(view: _View) -> _Lints:
         yield "request-too-long", Finding(("engine", "max_model_len"), message)
     blocks = math.ceil(int(length.max()) / engine.block_size)
     if engine.kv_blocks is not None and engine.kv_blocks < blocks:
-        message = f"the longest request needs {blocks} KV blocks, and there are {engine.kv_blocks}; raise kv_blocks"
+        message = (
+            f"the longest request needs {blocks} KV blocks, and there are {engine.kv_blocks}; raise kv_blocks"
+        )
         yield "kv-too-small", Finding(("engine", "kv_blocks"), message)
 
 

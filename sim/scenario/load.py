@@ -61,7 +61,9 @@ def read_document(path: Path) -> Document:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     file = str(path)
     if len(raw) > MAX_BYTES:
-        raise ScenarioError([Problem(1, 1, "", f"is larger than {MAX_BYTES} bytes; is this a scenario?", file)])
+        raise ScenarioError(
+            [Problem(1, 1, "", f"is larger than {MAX_BYTES} bytes; is this a scenario?", file)]
+        )
     try:
         return parse_yaml(raw.decode("utf-8-sig"), file)
     except UnicodeDecodeError as error:

@@ -21,6 +21,14 @@ _WANTED: Final = {
     "tuple": "write a list such as [1, 2]",
     "list": "write a list such as [1, 2]",
 }
+_OTHERS: Final = {
+    "finite_number": "is {shown}; it must be finite",
+    "int_from_float": "is {shown}; write a whole number",
+    "too_short": "holds {actual_length} values; it needs at least {min_length}",
+    "too_long": "holds too many values; it takes {max_length}",
+    "string_too_short": "is empty; write a name",
+    "string_pattern_mismatch": "{shown} has the wrong form; it must match {pattern}",
+}
 _LIMITS: Final = (
     ("ge", "at least {}"),
     ("gt", "above {}"),
@@ -75,7 +83,9 @@ def _path(error: ErrorDetails, data: Any) -> KeyPath:
     """Place of an error in the data: its location without union tags and missing keys."""
     path: KeyPath = ()
     for part in error["loc"]:
-        inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
+        inside = (
+            part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
+        )
         if inside:
             path, data = (*path, part), data[part]
     return path
@@ -138,18 +148,8 @@ def _message(error: ErrorDetails) -> str:
 
 
 def _general(kind: str, value: Any, context: dict[str, Any]) -> str:
-    if kind == "finite_number":
-        return f"is {shown(value)}; it must be finite"
-    if kind == "int_from_float":
-        return f"is {shown(value)}; write a whole number"
-    if kind == "too_short":
-        return f"holds {context['actual_length']} values; it needs at least {context['min_length']}"
-    if kind == "too_long":
-        return f"holds too many values; it takes {context['max_length']}"
-    if kind == "string_too_short":
-        return "is empty; write a name"
-    if kind == "string_pattern_mismatch":
-        return f"{shown(value)} has the wrong form; it must match {context.get('pattern')}"
+    if kind in _OTHERS:
+        return _OTHERS[kind].format(shown=shown(value), **context)
     wanted = next((words for name, words in _WANTED.items() if kind.startswith(name)), None)
     return f"is {shown(value)}; {wanted or 'see docs/scenarios.md'}"
 

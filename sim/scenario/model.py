@@ -31,7 +31,9 @@ class ScenarioClass(RequestClass):
 class ScenarioWorkload(WorkloadConfig):
     """Which requests a run sends, and of which classes."""
 
-    classes: tuple[ScenarioClass, ...] = Field(default=(), description="kinds of requests; shares add up to 1")
+    classes: tuple[ScenarioClass, ...] = Field(
+        default=(), description="kinds of requests; shares add up to 1"
+    )
 
 
 class Scenario(Config):
@@ -97,7 +99,9 @@ class Scenario(Config):
     @property
     def acceptances(self) -> tuple[AcceptanceConfig | None, ...]:
         """Acceptance of every request class, in the order of ``workload.classes``."""
-        return tuple(kind.acceptance or self.acceptance for kind in self.workload.classes) or (self.acceptance,)
+        return tuple(kind.acceptance or self.acceptance for kind in self.workload.classes) or (
+            self.acceptance,
+        )
 
     def drafter_of(self, profile: Profile) -> Drafter | None:
         """The profile's drafter that the scenario names, if any."""

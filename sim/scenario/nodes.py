@@ -8,9 +8,9 @@ hexadecimal forms: ``off``, ``yes`` and ``1:30`` are text, where YAML 1.1 reads 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -25,6 +25,12 @@ MAX_NESTING: Final = 24
 
 KeyPath = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
+_SCALARS: Final[dict[str, Callable[[str], Any]]] = {
+    "null": lambda text: None,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "int": int,
+    "float": lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
+}
 
 
 class Place(NamedTuple):
@@ -91,7 +97,7 @@ def dotted(path: KeyPath) -> str:
 class _Loader(yaml.SafeLoader):
     """Composes nodes under limits and with this module's own scalars."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 as PyYAML has it
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -102,7 +108,7 @@ class _Loader(yaml.SafeLoader):
         self.nesting, self.count = self.nesting + 1, self.count + 1
         if self.nesting > MAX_NESTING or self.count > MAX_VALUES:
             what = f"{MAX_NESTING} levels" if self.nesting > MAX_NESTING else f"{MAX_VALUES} values"
-            raise yaml.MarkedYAMLError(problem=f"more than {what}", problem_mark=self.peek_event().start_mark)
+            raise yaml.MarkedYAMLError(problem=f"more than {what}", problem_mark=self.get_mark())
         node = super().compose_node(parent, index)
         self.nesting -= 1
         return node
@@ -136,7 +142,7 @@ def parse_yaml(text: str, file: str) -> Document:
     return document
 
 
-class _TooMany(Exception):
+class _TooManyError(Exception):
     """Aliases expand to more values than a scenario can need."""
 
 
@@ -152,13 +158,13 @@ class _Reader:
         """Fill the document from its root."""
         try:
             self.document.data = self._value(node, ())
-        except _TooMany:
+        except _TooManyError:
             self._wrong(node, (), f"its aliases stand for more than {MAX_VALUES} values; write them out")
 
     def _value(self, node: yaml.Node, path: KeyPath) -> Any:
         self.count += 1
         if self.count > MAX_VALUES:
-            raise _TooMany
+            raise _TooManyError
         self.document.values[path] = _place(node)
         if id(node) in self.open:
             return self._wrong(node, path, "the alias stands for something that holds itself; write it out")
@@ -192,7 +198,9 @@ class _Reader:
     def _key(self, node: yaml.Node, path: KeyPath) -> str | None:
         if not isinstance(node, yaml.ScalarNode) or node.tag != f"{_TAG}str":
             shown = repr(node.value) if isinstance(node, yaml.ScalarNode) else "a list or mapping"
-            self._note(node, path, f"{shown} cannot be a key; a key is text (in quotes if it looks like a number)")
+            self._note(
+                node, path, f"{shown} cannot be a key; a key is text (in quotes if it looks like a number)"
+            )
             return None
         if node.value == "<<":
             self._note(node, path, "the merge key '<<' is not allowed; write the keys out")
@@ -203,19 +211,12 @@ class _Reader:
         kind, text = node.tag.removeprefix(_TAG), node.value
         if too_large(text):
             return self._wrong(node, path, f"{shorten(text)} is too large; no quantity here goes that far")
+        if kind == "str":
+            return text if self._is_text(node, path) else None
         try:
-            match kind:
-                case "null":
-                    return None
-                case "bool":
-                    return {"true": True, "false": False}[text.lower()]
-                case "int":
-                    return int(text)
-                case "float":
-                    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            return _SCALARS[kind](text)
         except (ValueError, KeyError):
             return self._wrong(node, path, f"{shorten(text)} is not {kind}, as its tag says; remove the tag")
-        return text if self._is_text(node, path) else None
 
     def _is_text(self, node: yaml.ScalarNode, path: KeyPath) -> bool:
         if any("\ud800" <= letter <= "\udfff" for letter in node.value):

@@ -16,14 +16,16 @@ def resolve(data: Any, dotted: str) -> KeyPath:
     """
     path: KeyPath = ()
     for part in dotted.split("."):
-        key: str | int = part
         if isinstance(data, list):
-            key = _index(data, part)
-        elif not isinstance(data, dict | None):
+            index = _index(data, part)
+            path, data = (*path, index), data[index]
+        elif isinstance(data, dict | None):
+            path, data = (*path, part), (data or {}).get(part)
+        else:
             at = ".".join(str(step) for step in path)
-            raise ValueError(f"leads through {at}, which is {shown(data)}; write it as a mapping to vary parts of it")
-        path = (*path, key)
-        data = data[key] if isinstance(data, list) else (data or {}).get(key)
+            raise ValueError(
+                f"leads through {at}, which is {shown(data)}; write it as a mapping to vary parts of it"
+            )
     return path
 
 

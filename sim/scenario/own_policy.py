@@ -20,7 +20,9 @@ def own_policy_problem(policy: PolicyConfig, folder: Path) -> str | None:
     where = [str(folder / policy.search), *sys.path]
     spec = _find(module.split("."), where)
     if spec is None:
-        return f"there is no module {module!r} in {policy.search!r} or the Python path; set search to its folder"
+        return (
+            f"there is no module {module!r} in {policy.search!r} or the Python path; set search to its folder"
+        )
     if spec.origin is None or not spec.origin.endswith(".py"):
         return None
     try:

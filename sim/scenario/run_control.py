@@ -24,7 +24,7 @@ _SEEDS_HINT = "write how many (seeds: 3) or which (seeds: [1, 2, 3])"
 
 def _seeds(value: object) -> tuple[int, ...]:
     """``3`` is seeds 0, 1, 2; a list is taken as it is."""
-    listed = range(value) if _is_whole(value) else value
+    listed = range(value) if isinstance(value, int) and _is_whole(value) else value
     if not isinstance(listed, range | list | tuple) or not all(_is_whole(seed) for seed in listed):
         raise ValueError(f"{value!r} names no seeds; {_SEEDS_HINT}")
     if not 0 < len(listed) <= _MOST_SEEDS:
@@ -45,7 +45,12 @@ Seeds = Annotated[
         {
             "anyOf": [
                 {"type": "integer", "minimum": 1, "maximum": _MOST_SEEDS},
-                {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True},
+                {
+                    "type": "array",
+                    "items": {"type": "integer", "minimum": 0},
+                    "minItems": 1,
+                    "uniqueItems": True,
+                },
             ],
             "examples": [3, [1, 2, 3]],
         }
@@ -70,7 +75,7 @@ WarmupChoice = Annotated[
     Discriminator(
         _warmup_form,
         custom_error_type="warmup_form",
-        custom_error_message="is no way to cut the warm-up; write mser5, none, {requests: 100} or {time: 30s}",
+        custom_error_message="does not cut a warm-up; write mser5, none, {requests: 100} or {time: 30s}",
     ),
 ]
 
@@ -81,7 +86,8 @@ class RunControl(Config):
     seeds: Seeds = Field(default=(0, 1, 2), description="how many seeds, or a list of seeds")
     warmup: WarmupChoice = Field(default="mser5", description="what is cut from the start of a run")
     baseline: str | None = Field(
-        default=None, description="label that the others are compared with; default: the first off, or the first"
+        default=None,
+        description="label that the others are compared with; default: the first off, or the first",
     )
     max_depth: int | None = Field(
         default=None, ge=0, le=64, description="depth the engine is set up for; default: the deepest policy's"

@@ -38,8 +38,9 @@ Plan = tuple[Setting, ...]
 def dimensions(data: dict[str, Any]) -> tuple[list[Plan], list[Finding]]:
     """One tuple of settings per swept path, and what is wrong with the ``sweep`` itself."""
     dims, findings = [], []
-    sweep = data.get("sweep")
-    for dotted, values in sweep.items() if isinstance(sweep, dict) else ():
+    written = data.get("sweep")
+    sweep: dict[str, Any] = written if isinstance(written, dict) else {}
+    for dotted, values in sweep.items():
         where: KeyPath = ("sweep", dotted)
         wrong = _wrong_path(data, dotted) or ("" if values else "is empty; list at least one value")
         if wrong:
@@ -48,7 +49,8 @@ def dimensions(data: dict[str, Any]) -> tuple[list[Plan], list[Finding]]:
             target = resolve(data, dotted)
             name = _name(dotted, sweep)
             plan = tuple(
-                Setting(dotted, target, (*where, i), value, _label(name, value)) for i, value in enumerate(values)
+                Setting(dotted, target, (*where, i), value, _label(name, value))
+                for i, value in enumerate(values)
             )
             findings += _twice(plan)
             dims.append(plan)
@@ -56,12 +58,14 @@ def dimensions(data: dict[str, Any]) -> tuple[list[Plan], list[Finding]]:
     dims = [profiles, *dims] if profiles else dims
     count = math.prod(len(plan) for plan in dims)
     if count > MAX_CELLS:
-        findings.append(Finding(("sweep",), f"makes {count} cells; at most {MAX_CELLS} can be compared", True))
+        findings.append(
+            Finding(("sweep",), f"makes {count} cells; at most {MAX_CELLS} can be compared", True)
+        )
     return dims if count <= MAX_CELLS else [], findings
 
 
 def _wrong_path(data: dict[str, Any], dotted: str) -> str | None:
-    root = dotted.split(".")[0]
+    root = dotted.partition(".")[0]
     if root == "policies":
         return "policies cannot vary, since every cell compares all of them; list each variant under policies"
     if root in _FIXED:
@@ -94,7 +98,9 @@ def _label(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        return " ".join(str(inside) if isinstance(inside, str) else f"{key}={inside}" for key, inside in value.items())
+        return " ".join(
+            str(inside) if isinstance(inside, str) else f"{key}={inside}" for key, inside in value.items()
+        )
     return f"{name}={value}"
 
 
@@ -129,7 +135,9 @@ def apply(data: dict[str, Any], plan: Plan) -> dict[str, Any]:
 
 def fill(data: dict[str, Any], dims: list[Plan]) -> tuple[dict[str, Any], Plan]:
     """The data with the first value of every swept path that is not written elsewhere."""
-    absent = tuple(plan[0] for plan in dims if plan[0].source[0] == "sweep" and at(data, plan[0].target) is None)
+    absent = tuple(
+        plan[0] for plan in dims if plan[0].source[0] == "sweep" and at(data, plan[0].target) is None
+    )
     filled: Any = data
     for setting in absent:
         filled = with_value(filled, setting.target, setting.value)

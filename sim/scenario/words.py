@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from types import NoneType
+from typing import Any, Final
 
 
 def shorten(text: str, most: int = 40) -> str:
@@ -33,20 +34,15 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(before)} or {last}" if before else last
 
 
+_NAMES: Final = ((dict, "a mapping"), (list | tuple, "a list"), (NoneType, "empty"))
+
+
 def shown(value: Any) -> str:
     """A YAML value as a message names it."""
-    match value:
-        case None:
-            return "empty"
-        case bool():
-            return "true" if value else "false"
-        case dict():
-            return "a mapping"
-        case list() | tuple():
-            return "a list"
-        case str():
-            return shorten(value)
-        case float():
-            return f"{value:.15g}"
-        case _:
-            return str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return shorten(value)
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return next((name for kind, name in _NAMES if isinstance(value, kind)), str(value))
