@@ -70,7 +70,8 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         state_blocks=state_blocks(setup.profile, engine.block_size),
     )
     _check_fits(setup, scheduler)
-    cost = StepCost(setup.profile, drafter, engine.max_num_batched_tokens, behaviour.capture_sizes)
+    asked = max(engine.max_num_batched_tokens, engine.max_num_seqs * (depth + 1))
+    cost = StepCost(setup.profile, drafter, asked, behaviour.capture_sizes)
     return Replica(
         env, scheduler, cost, policy, behaviour, depth, engine.step_overhead, setup.keep_steps
     )

@@ -58,8 +58,8 @@ def named_profiles(scenario: Scenario) -> list[tuple[KeyPath, str]]:
 
 def _profiles(scenario: Scenario, files: Files) -> Findings:
     if scenario.profile is None and not scenario.profiles:
-        known = ", ".join(catalogue.shipped("profile"))
-        yield Finding((), f"is missing; add it: {known or 'a path to a profile'}", True, ("profile",))
+        hint = "a name that `leadline profiles` lists, or a path"
+        yield Finding((), f"is missing; add it: {hint}", True, ("profile",))
     if scenario.profile is not None and scenario.profiles:
         yield Finding(("profiles",), "stands beside profile; give one of them", True)
     for path, name in named_profiles(scenario):

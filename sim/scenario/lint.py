@@ -144,7 +144,7 @@ def _graphs(view: _View) -> _Lints:
         if tokens > max(sizes):
             message = (
                 f"about {busy} requests run at once{view.where}, so {policy.title} makes steps of {tokens} "
-                f"tokens, and the largest captured graph holds {max(sizes)}; set engine.capture_sizes to include them"
+                f"tokens, and the largest captured graph holds {max(sizes)}; enlarge engine.capture_sizes"
             )
             yield "graph-too-small", Finding(("policies", i), message)
 

@@ -107,8 +107,9 @@ class _Loader(yaml.SafeLoader):
         """One node, unless there are too many or they are nested too deeply."""
         self.nesting, self.count = self.nesting + 1, self.count + 1
         if self.nesting > MAX_NESTING or self.count > MAX_VALUES:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             what = f"{MAX_NESTING} levels" if self.nesting > MAX_NESTING else f"{MAX_VALUES} values"
-            raise yaml.MarkedYAMLError(problem=f"more than {what}", problem_mark=self.get_mark())
+            raise yaml.MarkedYAMLError(problem=f"more than {what}", problem_mark=mark)
         node = super().compose_node(parent, index)
         self.nesting -= 1
         return node
