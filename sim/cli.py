@@ -100,9 +100,14 @@ def check(
     warnings = _warn(loaded)
     count = len(loaded.cells)
     runs = count * len(loaded.scenario.policies) * len(loaded.scenario.run.seeds)
-    typer.echo(f"{loaded.scenario.name}: {count} cell{'s' * (count > 1)}, {runs} runs, {warnings} warnings")
+    counts = ", ".join(_counted(*each) for each in ((count, "cell"), (runs, "run"), (warnings, "warning")))
+    typer.echo(f"{loaded.scenario.name}: {counts}")
     if strict and warnings:
         raise typer.Exit(1)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _warn(loaded: Loaded) -> int:

@@ -17,23 +17,19 @@ from sim.scenario.words import did_you_mean
 
 Kind = Literal["scenario", "profile", "workload"]
 
-_PLACES: Final[dict[Kind, tuple[tuple[str, ...], str]]] = {
-    "scenario": (("", "claims"), ".yaml"),
-    "profile": (("profiles",), ".json"),
-    "workload": (("workloads",), ".json"),
+_PLACES: Final[dict[Kind, tuple[str, str]]] = {
+    "scenario": ("", "**/*.yaml"),
+    "profile": ("profiles", "*.json"),
+    "workload": ("workloads", "*.json"),
 }
 
 
 def shipped(kind: Kind) -> dict[str, Path]:
-    """Files of one kind by name, in order of name; scenarios in a folder are ``folder/name``."""
-    root = Path(str(files("scenarios")))
-    folders, suffix = _PLACES[kind]
-    found = {
-        f"{folder}/{path.stem}" if kind == "scenario" and folder else path.stem: path
-        for folder in folders
-        for path in (root / folder).glob(f"*{suffix}")
-    }
-    return dict(sorted(found.items()))
+    """Files of one kind by name; scenarios at the top first, then those in folders, ``folder/name``."""
+    place, pattern = _PLACES[kind]
+    root = Path(str(files("scenarios"))) / place
+    paths = sorted(root.glob(pattern), key=lambda path: (len(path.relative_to(root).parts), path))
+    return {path.relative_to(root).with_suffix("").as_posix(): path for path in paths}
 
 
 def locate(kind: Kind, name: str, folder: Path) -> Path:

@@ -41,8 +41,8 @@ class Lint:
 class _View:
     """One cell with what the lints need of it, computed when first needed."""
 
-    def __init__(self, cell: Cell, profile: Profile) -> None:
-        self.scenario, self.profile = cell.scenario, profile
+    def __init__(self, cell: Cell, profile: Profile, lengths: dict[tuple[object, int], float]) -> None:
+        self.scenario, self.profile, self.lengths = cell.scenario, profile, lengths
         self.where = "" if cell.label == "base" else f" at {cell.label}"
         self.drafter = cell.scenario.drafter_of(profile)
 
@@ -77,7 +77,10 @@ class _View:
         config = self.scenario.acceptances[0]
         if depth == 0 or config is None:
             return 1.0
-        return build_process(config, 0, depth, self.scenario.locate).expected_tokens_per_round(depth)
+        if (config, depth) not in self.lengths:
+            process = build_process(config, 0, depth, self.scenario.locate)
+            self.lengths[config, depth] = process.expected_tokens_per_round(depth)
+        return self.lengths[config, depth]
 
 
 _Lints = Iterator[tuple[str, Finding]]
@@ -86,8 +89,9 @@ _Lints = Iterator[tuple[str, Finding]]
 def lint(loaded: Loaded) -> tuple[Lint, ...]:
     """Every warning, in order of place; raises ``InputError`` when the requests cannot be made."""
     found: dict[tuple[str, KeyPath], Lint] = {}
+    lengths: dict[tuple[object, int], float] = {}
     for cell in loaded.cells:
-        view = _View(cell, loaded.files.profile(cell.scenario.profile or ""))
+        view = _View(cell, loaded.files.profile(cell.scenario.profile or ""), lengths)
         for each in _LINTS:
             for name, finding in each(view):
                 found.setdefault((name, finding.path), Lint(name, loaded.document.problem(finding)))

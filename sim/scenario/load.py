@@ -116,8 +116,10 @@ def _check(data: dict[str, Any], document: Document, files: Files) -> tuple[list
     for plan in sweep.combinations(dims):
         cell, wrong = validate(sweep.apply(data, plan), document, files)
         built += [(plan, cell)] if cell else []
-        findings += [_of_cell(each, plan) for each in wrong if each not in found]
-        found += [each for each in wrong if sweep.relocate(each, plan) is None]
+        moved = [each for each in wrong if sweep.relocate(each, plan) is not None]
+        fresh = [each for each in wrong if each not in moved and each not in found]
+        findings += [_of_cell(each, plan) for each in (*moved, *fresh)]
+        found += fresh
     return findings, built
 
 

@@ -98,7 +98,9 @@ def test_a_threshold_is_judged_at_every_load_of_a_sweep() -> None:
 
 
 def test_requests_longer_than_the_model_allows() -> None:
-    assert ids(swapped(("{max_num_seqs: 32}", "{max_num_seqs: 32, max_model_len: 691}"))) == ["request-too-long"]
+    assert ids(swapped(("{max_num_seqs: 32}", "{max_num_seqs: 32, max_model_len: 691}"))) == [
+        "request-too-long"
+    ]
     assert ids(swapped(("{max_num_seqs: 32}", "{max_num_seqs: 32, max_model_len: 692}"))) == []
 
 
@@ -156,3 +158,10 @@ def test_the_estimate_solves_littles_law(rate: float, tau: float) -> None:
 def test_the_estimate_is_the_cap_beyond_saturation() -> None:
     load = Load(None, 30.0, 0.0, 100.0)  # type: ignore[arg-type]
     assert running(load, _Cost(10e6, 0.5e6), 0, 1.0, 64) == 64  # type: ignore[arg-type]
+
+
+def test_a_threshold_that_one_cell_reaches_is_reachable() -> None:
+    policy = "{policy: disable_by_batch_size, k: 2, threshold: 30}"
+    text = swapped(("{policy: static, k: 2}", policy), ("max_num_seqs: 32", "max_num_seqs: 64"))
+    assert "threshold-unreachable" in ids(text)
+    assert ids(text + "sweep: {workload.arrival.max_concurrency: [8, 64]}\n") == []

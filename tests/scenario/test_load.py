@@ -69,11 +69,17 @@ def test_without_a_sweep_there_is_one_cell() -> None:
 
 
 def test_a_swept_value_need_not_be_written_elsewhere() -> None:
-    assert [rate(cell.scenario) for cell in read(VALID.replace(", request_rate: 4/s", "")).cells[::2]] == [2, 4, 8]
+    assert [rate(cell.scenario) for cell in read(VALID.replace(", request_rate: 4/s", "")).cells[::2]] == [
+        2,
+        4,
+        8,
+    ]
 
 
 def test_several_profiles_make_a_cell_each() -> None:
-    text = VALID.replace("profile: llama-3.1-8b-h100", "profiles: {H100: llama-3.1-8b-h100, A100: llama-3.1-8b-a100}")
+    text = VALID.replace(
+        "profile: llama-3.1-8b-h100", "profiles: {H100: llama-3.1-8b-h100, A100: llama-3.1-8b-a100}"
+    )
     cells = read(text).cells
     assert [cell.label for cell in cells[::6]] == ["H100, 2/s, seqs=32", "A100, 2/s, seqs=32"]
     assert cells[-1].scenario.profile == "llama-3.1-8b-a100"
@@ -162,7 +168,9 @@ def test_an_own_policy_is_found_without_running_it(tmp_path: Path) -> None:
 
 
 def test_an_own_policy_keeps_its_parameters() -> None:
-    text = VALID.replace("- oracle", "- {policy: 'scenarios.examples.threshold:Threshold', params: {k: 2, on: true}}")
+    text = VALID.replace(
+        "- oracle", "- {policy: 'scenarios.examples.threshold:Threshold', params: {k: 2, on: true}}"
+    )
     policy = read(text).scenario.policies[3]
     assert isinstance(policy, CustomConfig)
     assert policy.params == {"k": 2, "on": True}
@@ -183,7 +191,9 @@ def test_a_file_beyond_all_measure_is_refused_unread(tmp_path: Path) -> None:
 
 
 def test_problems_come_in_the_order_of_the_file_and_once() -> None:
-    text = VALID.replace("0.7", "7").replace("500", "none").replace("[2/s, 4/s", "[2, 4").replace("4/s}", "4}")
+    text = (
+        VALID.replace("0.7", "7").replace("500", "none").replace("[2/s, 4/s", "[2, 4").replace("4/s}", "4}")
+    )
     found = problems(text)
     places = [tuple(int(part) for part in each.split(":")[:2]) for each in found]
     assert places == sorted(places)
@@ -198,7 +208,11 @@ def test_a_value_that_cannot_be_read_brings_no_second_message() -> None:
 
 
 def test_a_mistake_in_one_section_does_not_hide_those_between_others() -> None:
-    text = VALID.replace("drafter: eagle3", "drafter: eagle").replace("4/s}", "4}").replace("seqs: 64", "seqs: x")
+    text = (
+        VALID.replace("drafter: eagle3", "drafter: eagle")
+        .replace("4/s}", "4}")
+        .replace("seqs: 64", "seqs: x")
+    )
     keys = [each.split(": ")[1] for each in problems(text)]
     assert keys == ["drafter", "workload.arrival.request_rate", "engine.max_num_seqs"]
 

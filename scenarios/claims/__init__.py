@@ -1,0 +1,1 @@
+"""The article's claims as small scenarios; ``docs/claims.md`` shows what each gives."""

@@ -1,0 +1,199 @@
+"""Speed and memory of the simulator itself: ``python -m tests.bench [--write]``.
+
+Everything is measured in one run on one core, repeats interleaved, medians shown; ``--write``
+puts the table into docs/benchmarks.md. Compare numbers of one run with each other only.
+"""
+
+from __future__ import annotations
+
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import simpy
+
+from calibrate.profile import load_profile
+from sim.acceptance.build import build_process
+from sim.acceptance.config import IidAcceptance
+from sim.engine.config import EngineConfig
+from sim.engine.simulate import Setup, simulate
+from sim.policies.base import Policy
+from sim.policies.goodput import Goodput
+from sim.policies.off import Off
+from sim.policies.oracle import Oracle
+from sim.policies.static import Static
+from sim.results.run_records import RunRecords
+from sim.streams import uniforms
+from sim.workload.requests import Requests
+
+ROOT = Path(__file__).resolve().parents[2]
+PROFILE = ROOT / "scenarios" / "profiles" / "llama-3.1-8b-h100.json"
+POLICIES: dict[str, Callable[[], Policy]] = {
+    "off": Off,
+    "static(k=3)": lambda: Static(3),
+    "goodput(k_max=5)": lambda: Goodput(5, 0.7, 0.15, 100),
+    "oracle(k_max=5)": lambda: Oracle(5),
+}
+
+
+def run(policy: Policy, requests: Requests) -> tuple[float, RunRecords]:
+    """CPU seconds and records of one run on Llama-3.1-8B, H100, EAGLE-3, vllm_v1."""
+    profile = load_profile(PROFILE)
+    config = IidAcceptance(process="iid", alpha=0.7)
+    process = build_process(config, 0, 5, Path)
+    setup = Setup(requests, profile, profile.drafters["eagle3"], EngineConfig(), (process,), 5)
+    start = time.process_time()
+    records = simulate(setup, policy)
+    return time.process_time() - start, records
+
+
+def open_loop(count: int, rate: float) -> Requests:
+    """Poisson arrivals of 1024 in, 256 out."""
+    arrivals = np.cumsum(-np.log(uniforms(0, "bench arrivals", 0, count)) / rate)
+    return _requests((arrivals * 1e9).astype(np.int64), 1024, 256, None)
+
+
+def closed_loop(batch: int) -> Requests:
+    """``batch`` sequences in flight all the time, each 256 in and 768 out, twice over."""
+    return _requests(np.zeros(2 * batch, dtype=np.int64), 256, 768, batch)
+
+
+def _requests(arrivals: np.ndarray, prompt: int, output: int, concurrency: int | None) -> Requests:
+    n = len(arrivals)
+    full = np.full
+    return Requests(arrivals, full(n, prompt), full(n, output), full(n, 0), max_concurrency=concurrency)
+
+
+def step_table(repeats: int) -> list[str]:
+    """Median CPU time of a step by policy and batch, beside a bare SimPy timeout."""
+    bare = [bare_simpy() for _ in range(repeats)]
+    lines = ["| policy | batch | us per step | of it SimPy |", "|---|---|---|---|"]
+    for batch in (64, 256):
+        times: dict[str, list[float]] = {name: [] for name in POLICIES}
+        for _ in range(repeats):
+            for name, make in POLICIES.items():
+                seconds, records = run(make(), closed_loop(batch))
+                times[name].append(1e6 * seconds / len(records.steps["end_ns"]))
+        for name, values in times.items():
+            us = statistics.median(values)
+            lines.append(f"| {name} | {batch} | {us:.0f} | {statistics.median(bare) / us:.0%} |")
+    return lines
+
+
+def bare_simpy(count: int = 100_000) -> float:
+    """Microseconds of one process waiting for one timeout."""
+
+    def ticks(env: simpy.Environment) -> object:
+        for _ in range(count):
+            yield env.timeout(1)
+
+    env = simpy.Environment()
+    env.process(ticks(env))  # type: ignore[arg-type]
+    start = time.process_time()
+    env.run()
+    return 1e6 * (time.process_time() - start) / count
+
+
+def ten_thousand() -> list[str]:
+    """10,000 requests of 1024/256 tokens at 4/s under each policy."""
+    lines = ["| policy | CPU s | steps | requests/s | us per step | peak RSS MB |", "|---|---|---|---|---|---|"]
+    for name in ("off", "static(k=3)", "goodput(k_max=5)"):
+        seconds, records = run(POLICIES[name](), open_loop(10_000, 4.0))
+        steps = len(records.steps["end_ns"])
+        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        lines.append(
+            f"| {name} | {seconds:.1f} | {steps} | {10_000 / seconds:.0f} | {1e6 * seconds / steps:.0f} | {rss:.0f} |"
+        )
+    return lines
+
+
+def memory_table() -> list[str]:
+    """Peak memory of a fresh process: what grows it is requests in flight and results, not time."""
+    lines = ["| run | simulated s | peak RSS MB | ratio |", "|---|---|---|---|"]
+    base = 0.0
+    for label, count, rate in (
+        ("2,000 requests at 4/s", 2000, 4.0),
+        ("2,000 requests at 0.04/s (100 x the time)", 2000, 0.04),
+        ("20,000 requests at 4/s (10 x the results)", 20_000, 4.0),
+    ):
+        code = (
+            "import resource; from tests.bench.__main__ import run, open_loop, POLICIES; "
+            f"_, r = run(POLICIES['static(k=3)'](), open_loop({count}, {rate})); "
+            "print(r.steps['end_ns'][-1] / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+        )
+        out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        simulated, rss = map(float, out.stdout.split())
+        base = base or rss
+        lines.append(f"| {label} | {simulated:.0f} | {rss:.0f} | {rss / base:.2f} |")
+    return lines
+
+
+def start_up(repeats: int) -> list[str]:
+    """CPU time of the command's help and wall time to the first table of a shipped scenario."""
+    commands = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "leadline --help": [sys.executable, "-m", "sim.cli", "--help"],
+        "leadline check azure-conversation": [sys.executable, "-m", "sim.cli", "check", "azure-conversation"],
+    }
+    lines = ["| command | CPU s |", "|---|---|"]
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(repeats):
+        for name, command in commands.items():
+            times[name].append(_child_cpu(command))
+    lines += [f"| `{name}` | {statistics.median(values):.2f} |" for name, values in times.items()]
+    return [*lines, "", f"First table of `leadline run azure-conversation`: {first_table():.1f} s after the command."]
+
+
+def _child_cpu(command: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
+
+
+def first_table() -> float:
+    """Wall seconds until the first line of results is printed."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", "sim.cli", "run", "azure-conversation"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        seconds = time.monotonic() - start
+        process.kill()
+    return seconds
+
+
+def machine() -> str:
+    """What it ran on."""
+    cpu = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    return f"{cpu}, Python {platform.python_version()}, NumPy {np.__version__}, SimPy {simpy.__version__}"
+
+
+def page(repeats: int) -> str:
+    """The whole page."""
+    sections = {
+        "The simulator's own time per step": step_table(repeats),
+        "10,000 requests of 1024/256 tokens at 4/s": ten_thousand(),
+        "Memory": memory_table(),
+        "Start-up": start_up(repeats),
+    }
+    text = [(ROOT / "tests" / "bench" / "intro.md").read_text().rstrip(), f"\nMachine: {machine()}, one core.\n"]
+    for title, lines in sections.items():
+        text += [f"## {title}\n", *lines, ""]
+    return "\n".join(text)
+
+
+if __name__ == "__main__":
+    text = page(repeats=5)
+    if "--write" in sys.argv:
+        (ROOT / "docs" / "benchmarks.md").write_text(text)
+    print(text)
