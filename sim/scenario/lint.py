@@ -45,6 +45,7 @@ class _View:
         self.scenario, self.profile, self.lengths = cell.scenario, profile, lengths
         self.where = "" if cell.label == "base" else f" at {cell.label}"
         self.drafter = cell.scenario.drafter_of(profile)
+        self.most = self.cap
 
     @cached_property
     def load(self) -> Load:
@@ -90,8 +91,10 @@ def lint(loaded: Loaded) -> tuple[Lint, ...]:
     """Every warning, in order of place; raises ``InputError`` when the requests cannot be made."""
     found: dict[tuple[str, KeyPath], Lint] = {}
     lengths: dict[tuple[object, int], float] = {}
-    for cell in loaded.cells:
-        view = _View(cell, loaded.files.profile(cell.scenario.profile or ""), lengths)
+    views = [_View(cell, loaded.files.profile(cell.scenario.profile or ""), lengths) for cell in loaded.cells]
+    most = max(view.cap for view in views)
+    for view in views:
+        view.most = most
         for each in _LINTS:
             for name, finding in each(view):
                 found.setdefault((name, finding.path), Lint(name, loaded.document.problem(finding)))
@@ -102,25 +105,27 @@ def _thresholds(view: _View) -> _Lints:
     """Case U03: the load moves the batch over a policy's threshold and back."""
     for i, policy in enumerate(view.scenario.policies):
         changes: tuple[int, ...] = getattr(policy, "thresholds", ())
-        reached = [at for at in changes if at <= view.cap]
         for at in changes:
-            if at > view.cap:
-                message = (
-                    f"its depth changes at {at} requests, but at most {view.cap} run at once{view.where}"
-                )
+            if at > view.most:
+                message = f"its depth changes at {at} requests, but at most {view.most} ever run at once"
                 yield "threshold-unreachable", Finding(("policies", i), message)
-        if not reached:
-            continue
-        low, high = sorted((view.running(0), view.running(view.depth(policy))))
-        least, most = low - 2 * math.sqrt(low), min(high + 2 * math.sqrt(high), view.cap)
-        inside = [at for at in reached if at > 1 and least < at <= most]
+        inside, about = _crossed(view, policy, changes)
         if inside:
-            about = f"{low}" if low == high else f"{low} to {high}"
             message = (
                 f"its depth changes at {inside[0]} requests, and about {about} run at once{view.where}, "
-                "so it will flip back and forth; compare it with the fixed depths on both sides"
+                "so it may flip back and forth; compare it with the fixed depths on both sides"
             )
             yield "threshold-in-range", Finding(("policies", i), message)
+
+
+def _crossed(view: _View, policy: PolicyConfig, changes: tuple[int, ...]) -> tuple[list[int], str]:
+    """Thresholds within two standard deviations (Poisson) of the estimated batch, and the estimate."""
+    reached = [at for at in changes if 1 < at <= view.cap]
+    if not reached:
+        return [], ""
+    low, high = sorted((view.running(0), view.running(view.depth(policy))))
+    inside = [at for at in reached if low - 2 * math.sqrt(low) < at <= high + 2 * math.sqrt(high)]
+    return inside, f"{low}" if low == high else f"{low} to {high}"
 
 
 def _budget(view: _View) -> _Lints:
@@ -139,9 +144,10 @@ def _budget(view: _View) -> _Lints:
 
 
 def _graphs(view: _View) -> _Lints:
-    """Steps that no captured graph holds run in eager mode."""
+    """Steps that no captured graph holds run in eager mode; adaptive policies may never make them."""
     sizes = view.scenario.engine.behaviour.capture_sizes
-    for i, policy in enumerate(view.scenario.policies if sizes else ()):
+    fixed = [(i, policy) for i, policy in enumerate(view.scenario.policies) if policy.policy == "static"]
+    for i, policy in fixed if sizes else ():
         depth = view.depth(policy)
         busy = view.running(depth)
         tokens = busy * (depth + 1)

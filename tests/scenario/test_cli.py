@@ -18,7 +18,7 @@ from tests.scenario.support import VALID
 TINY = VALID.replace("num_requests: 500", "num_requests: 60").partition("sweep:")[0]
 
 
-def leadline(*args: str | Path) -> Result:
+def leadline(*args: str | int | Path) -> Result:
     """Run a command in this process."""
     return CliRunner().invoke(app, [str(arg) for arg in args])
 

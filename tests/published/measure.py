@@ -1,0 +1,172 @@
+"""Published ratios beside simulated ones: what is read, what is run, and how they compare."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from sim.run import Finished, run_scenario
+from sim.scenario.load import load_scenario
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SCENARIOS: Final = ROOT / "scenarios" / "published"
+COMPOSED: Final = {"profile": "llama-3.1-8b-h100"}
+DRAFTERS: Final = {"eagle": "eagle3", "ngram": "ngram"}
+"""Drafters of the composed profile that stand in for those of the fitted constants."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One batch size of one scenario: throughput with drafts over that without, and both runs."""
+
+    batch: int
+    plain: Finished
+    drafting: Finished
+
+    @property
+    def ratio(self) -> float:
+        """Output tokens per second with speculation over without."""
+        return self.drafting.metrics["output_tokens_per_s"] / self.plain.metrics["output_tokens_per_s"]
+
+
+Arms = dict[int, Arm]
+"""By batch size, rising."""
+
+
+def simulate(stem: str, overrides: Mapping[str, Any] | None = None) -> Arms:
+    """Run a published scenario: its first policy is plain decoding, its second drafts."""
+    runs = run_scenario(load_scenario(SCENARIOS / f"{stem}.yaml", overrides)).runs
+    arms = {}
+    for cell, made in groupby(runs.items(), key=lambda run: run[0][0]):
+        batch = int(cell.removeprefix("c="))
+        plain, drafting = (finished for _, finished in made)
+        arms[batch] = Arm(batch, plain, drafting)
+    return arms
+
+
+def error(simulated: float, published: float) -> float:
+    """Relative error."""
+    return simulated / published - 1
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Rows of a published table, its comment lines left out."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
+
+
+def crossing(ratios: Mapping[int, float]) -> int:
+    """Index of the first batch size, in order, at which the ratio is below 1; their number if none is."""
+    return next((i for i, ratio in enumerate(ratios.values()) if ratio < 1), len(ratios))
+
+
+# -- SpecDecode-Bench, Fig. 1 and 4 ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BenchCase:
+    """One dataset and drafter of Fig. 1; ``limit`` is the relative error that passes."""
+
+    stem: str
+    dataset: str
+    drafter: str
+    published: Mapping[int, float]
+    limit: float = 0.10
+
+    def simulate(self) -> Arms:
+        """With the authors' constants."""
+        return simulate(self.stem)
+
+    def simulate_composed(self) -> Arms:
+        """With kernel measurements in place of the authors' constants."""
+        return simulate(self.stem, {**COMPOSED, "drafter": DRAFTERS[self.drafter]})
+
+
+_STEMS = {"GSM8K": "gsm8k", "CNN/DM": "cnn-dm"}
+
+
+def bench_cases(groundtruth: Path) -> list[BenchCase]:
+    """Both datasets under EAGLE, then under n-gram."""
+    rows = read(groundtruth / "sdbench_fig1_speedup_vs_batch_h100.csv")
+
+    def case(dataset: str, drafter: str) -> BenchCase:
+        published = {
+            int(row["batch_size"]): float(row["speedup_token_throughput"])
+            for row in rows
+            if (row["dataset"], row["method"]) == (dataset, f"{drafter}_k3")
+        }
+        return BenchCase(f"sdbench-{_STEMS[dataset]}-{drafter}", dataset, drafter, published)
+
+    return [case(dataset, drafter) for drafter in DRAFTERS for dataset in _STEMS]
+
+
+def shares(run: Finished) -> dict[str, float]:
+    """Percent of a run's step time in drafting, in the target's passes, and in the rest."""
+    parts = {"draft": 0.0, "verify": 0.0, "other": 0.0}
+    for name, ns in run.breakdown_ns.items():
+        key = name.partition(".")[0].replace("eager", "verify")
+        parts[key if key in parts else "other"] += ns
+    total = sum(parts.values())
+    return {name: 100 * ns / total for name, ns in parts.items()}
+
+
+def published_shares(groundtruth: Path) -> dict[tuple[str, int], dict[str, float]]:
+    """Fig. 4 by method and batch size, sampling counted with the overhead as in the constants."""
+    return {
+        (row["method"], int(row["batch_size"])): {
+            "draft": float(row["draft_pct"]),
+            "verify": float(row["verify_pct"]),
+            "other": float(row["sampling_pct"]) + float(row["overhead_pct"]),
+        }
+        for row in read(groundtruth / "sdbench_fig4_time_breakdown_h100.csv")
+    }
+
+
+# -- EAGLE-3 paper, Tables 3 and 5 -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PaperCase:
+    """One engine and drafter of the paper; ``tau`` is the input that its scenario states."""
+
+    stem: str
+    engine: str
+    method: str
+    tau: float
+    published: Mapping[int, float]
+
+    def simulate(self) -> Arms:
+        """With the derived profile of the old engine."""
+        return simulate(self.stem)
+
+
+_TABLES = (("Table3", "sglang", "SGLang 0.4.4, H100", 3), ("Table5", "vllm", "vLLM, A100 or RTX 3090", 2))
+_METHODS = (("EAGLE", "eagle"), ("EAGLE-3", "eagle3"))
+
+
+def paper_cases(groundtruth: Path) -> list[PaperCase]:
+    """Both engines, each under EAGLE and EAGLE-3."""
+    rows = read(groundtruth / "eagle3_paper_tables3_5.csv")
+    taus = {
+        (row["method"], int(row["k"])): float(row["acceptance_length"] or "nan")
+        for row in reversed(read(groundtruth / "vllm_20780_eagle_depth_sweep_bs1_h100.csv"))
+    }
+    return [
+        PaperCase(
+            stem=f"eagle3-paper-{name}-{stem}",
+            engine=engine,
+            method=method,
+            tau=taus[method, k],
+            published={
+                int(row["batch_size"]): float(row["throughput_ratio"])
+                for row in rows
+                if (row["table"], row["method"]) == (table, method)
+            },
+        )
+        for table, name, engine, k in _TABLES
+        for method, stem in _METHODS
+    ]
