@@ -13,6 +13,9 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sim.results.compare import Comparison
     from sim.run import Results
     from sim.scenario.load import Loaded
     from sim.scenario.model import Scenario
@@ -181,7 +184,9 @@ def run(
     scenario: Named,
     seed: Annotated[int | None, typer.Option(min=0, help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="How many seeds.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Worker processes; results do not depend on it.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes; default: one per core. No result depends on it.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(file_okay=False, help="Folder for records and summary.json.")
     ] = None,
@@ -198,42 +203,63 @@ def run(
 
     loaded = read_chosen(find_scenario(scenario), Choice(seed, seeds, policies, quick))
     _warn(loaded)
-    _report(_run(loaded.scenario, jobs, out), out, wide, as_json)
+    results = _run(loaded.scenario, jobs or _cores(), out, wide, as_json)
+    _conclude(results, out, as_json)
 
 
-def _run(scenario: Scenario, jobs: int, out: Path | None) -> Results:
-    """Run with a progress bar on stderr, which a pipe does not see."""
+def _cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run(scenario: Scenario, jobs: int, out: Path | None, wide: bool, as_json: bool) -> Results:
+    """Run with a progress bar on stderr, printing the tables of each load as soon as it is done."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from sim.results.terminal import tables
     from sim.run import run_scenario
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    errors, output = Console(stderr=True), _output()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task(scenario.name, total=None)
+
+        def show(cell: Comparison) -> None:
+            if not as_json:
+                output.print(tables(cell, wide=wide, width=output.width))
+
         return run_scenario(
-            scenario, jobs, out, lambda done, total: bar.update(task, completed=done, total=total)
+            scenario, jobs, out, lambda done, total: bar.update(task, completed=done, total=total), show
         )
 
 
-def _report(results: Results, out: Path | None, wide: bool, as_json: bool) -> None:
-    """Print the comparison, and write ``summary.json`` where a folder is given."""
-    import json
-
+def _output() -> Console:
+    """Standard output, at least 100 columns wide where it is no terminal."""
     from rich.console import Console
 
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, 110))
+
+
+def _conclude(results: Results, out: Path | None, as_json: bool) -> None:
+    """Print the verdicts (or the whole summary as JSON); write ``summary.json`` where a folder is given."""
+    import json
+
     from sim.results.store import summary, write_json
-    from sim.results.terminal import render
+    from sim.results.terminal import verdicts
 
     if out is not None:
         write_json(out / "summary.json", summary(results.comparison))
     if as_json:
         typer.echo(json.dumps(summary(results.comparison), indent=1))
     else:
-        console = Console()
-        console.print(render(results.comparison, wide=wide, width=console.width))
+        _output().print(verdicts(results.comparison))
     for warning in results.warnings:
         typer.echo(f"warning: {warning}", err=True)
+    if out is not None:
+        typer.echo(f"records and summary.json are in {out}", err=True)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,11 @@ def _quantity(value: object, units: dict[str, float], what: str, example: str) -
         number, unit = match.groups()
         if unit not in units:
             known = ", ".join(units)
-            raise ValueError(f"unknown unit {unit!r} in {value!r}; a {what} takes {known}, for example {example}")
-        return float(number) * units[unit]
+            raise ValueError(f"unknown unit {unit!r} in {value!r}; a {what} takes {known}, as in {example}")
+        base = float(number) * units[unit]
+        if not math.isfinite(base):
+            raise ValueError(f"{value!r} is too large; write for example {example}")
+        return base
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a {what}; write for example {example}")
     if not math.isfinite(value):

@@ -18,11 +18,12 @@ from sim.units import NS_PER_S
 INTERVALS: Final = 20
 MIN_REQUESTS: Final = 50
 # Four conditions, each against one way to be wrong: chance (t), a busy but bounded system (growth
-# over the mean), noise that is tiny beside the traffic (share), load that rises within capacity
-# (slowdown). tests/results/test_stability.py measures the error rates that follow.
+# over the mean), noise that is tiny beside the traffic (share: at least 2 %, and two standard
+# deviations of Poisson arrivals), load that rises within capacity (slowdown). tests/results/test_stability.py measures the error rates that follow.
 MIN_T: Final = 4.0
 MIN_GROWTH_OVER_MEAN: Final = 1.0
 MIN_GROWTH_SHARE: Final = 0.02
+MIN_GROWTH_DEVIATIONS: Final = 2.0
 MIN_SLOWDOWN: Final = 1.5
 MAX_UNFINISHED_SHARE: Final = 0.05
 
@@ -45,6 +46,7 @@ class Stability:
     growth_per_s: float = 0.0
     unfinished_share: float = 0.0
     closed_loop: bool = False
+    requests: int = 1
 
     @property
     def backlog_grows(self) -> bool:
@@ -52,7 +54,7 @@ class Stability:
         return (
             self.t > MIN_T
             and self.growth > MIN_GROWTH_OVER_MEAN * self.mean
-            and self.growth_share > MIN_GROWTH_SHARE
+            and self.growth_share > max(MIN_GROWTH_SHARE, MIN_GROWTH_DEVIATIONS / self.requests**0.5)
             and self.slowdown > MIN_SLOWDOWN
         )
 
@@ -102,6 +104,7 @@ def _judge_backlog(arrival: Int64, finish: Int64, unfinished_share: float) -> St
         slowdown=_slowdown(arrival, finish),
         growth_per_s=growth / (edges[-1] / NS_PER_S),
         unfinished_share=unfinished_share,
+        requests=len(arrival),
     )
 
 

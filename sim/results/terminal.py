@@ -92,13 +92,19 @@ def render(comparison: Comparison, wide: bool = False, width: int = 100) -> Rend
 
     ``wide`` shows every column; what does not fit beside one another goes into a further table.
     """
-    tables = [
-        Padding(table, (0, 0, 1, 0))
-        for cell in comparison.cells
-        for table in _tables(cell, comparison, wide, width)
-    ]
-    verdicts = [Text(verdict(cell, comparison)) for cell in comparison.cells]
-    return Group(*tables, *verdicts, Text(footnote(comparison), style="dim"))
+    return Group(tables(comparison, wide, width), verdicts(comparison))
+
+
+def tables(comparison: Comparison, wide: bool = False, width: int = 100) -> RenderableType:
+    """One table of policies per load, or several where the columns do not fit."""
+    found = (table for cell in comparison.cells for table in _tables(cell, comparison, wide, width))
+    return Group(*(Padding(table, (0, 0, 1, 0)) for table in found))
+
+
+def verdicts(comparison: Comparison) -> RenderableType:
+    """What to do at each load, in words, and what the differences are."""
+    lines = [Text(verdict(cell, comparison)) for cell in comparison.cells]
+    return Group(*lines, Text(footnote(comparison), style="dim"))
 
 
 def _tables(cell: Cell, comparison: Comparison, wide: bool, width: int) -> Iterator[Table]:

@@ -15,6 +15,7 @@ from sim.results.run_records import Columns, RunRecords
 from sim.run import make_run
 from sim.scenario.load import expand, load_scenario
 from sim.scenario.model import Cell
+from tests.claims import theory
 
 CLAIMS = Path(__file__).parents[2] / "scenarios" / "claims"
 Float64 = NDArray[np.float64]
@@ -32,6 +33,11 @@ class Steps:
     def mean(self, name: str) -> float:
         """Mean of a column."""
         return float(self.columns[name].mean())
+
+    @property
+    def count(self) -> int:
+        """How many steps."""
+        return len(self.columns["tokens"])
 
     @cached_property
     def latency_ns(self) -> NDArray[np.int64]:
@@ -145,3 +151,22 @@ def whole_run_tokens_per_s(name: str, label: str, policy: str) -> float:
     """Output tokens per second from the first request sent to the last one answered."""
     took_ns = sum(int(records.requests["finish_ns"].max()) for records in runs(name, label, policy))
     return 1e9 * request_sum(name, label, policy, "output_tokens") / took_ns
+
+
+def class_counts(name: str, label: str) -> tuple[float, float]:
+    """Mean number of requests of the first two classes among those that start the run."""
+    count = clients(name, label)
+    first = [r.requests["class_id"][:count] for r in runs(name, label, "off")]
+    easy = float(np.mean([(ids == 0).sum() for ids in first]))
+    return easy, count - easy
+
+
+def predicted_gain(name: str, label: str, closed_loop: bool = False) -> float:
+    """What theory expects of a depth per sequence, for the first requests or for the whole run."""
+    steps = first_wave(name, label, "per sequence")
+    assert steps.drafter is not None
+    half = clients(name, label) / 2
+    sizes = (half, half) if closed_loop else class_counts(name, label)
+    return theory.gain_of_own_depths(
+        steps.profile, steps.drafter, sizes, (0.9, 0.2), steps.context, closed_loop
+    )

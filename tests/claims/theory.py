@@ -115,3 +115,59 @@ def round_ms(profile: Profile, drafter: Drafter, sequences: float, depth: int, a
     """A whole step at a uniform depth and iid acceptance, the first draft pass over what was kept."""
     kept = sequences * tokens_per_round(a, depth)
     return target_ms(profile, sequences, depth, context) + draft_ms(drafter, sequences, depth, kept, context)
+
+
+def crossover(profile: Profile, drafter: Drafter, depth: int, a: float, context: float, idle: bool) -> int:
+    """Fewest sequences at which ``depth`` emits no more tokens per time than depth 0.
+
+    ``idle`` adds the pass that a loaded drafter runs at depth 0, over the step's tokens.
+    """
+    for n in range(1, 513):
+        plain = target_ms(profile, n, 0, context) + idle * draft_ms(drafter, n, 1, n, context)
+        if tokens_per_round(a, depth) * plain <= round_ms(profile, drafter, n, depth, a, context):
+            return n
+    raise AssertionError("no crossover within 512 sequences")
+
+
+def mixed_rate(
+    profile: Profile, drafter: Drafter, groups: tuple[tuple[float, float, int], ...], context: float
+) -> float:
+    """Output tokens per ms when each group (sequences, acceptance, depth) has a depth of its own."""
+    n = sum(count for count, _, _ in groups)
+    drafts = sum(count * k for count, _, k in groups)
+    emitted = sum(count * tokens_per_round(a, k) for count, a, k in groups)
+    time = target_ms(profile, n, drafts / n, context)
+    deepest = max(k for _, _, k in groups)
+    if deepest:
+        time += draft_ms(drafter, n, 1, emitted, context)
+    for level in range(1, deepest):
+        rows = sum(count for count, _, k in groups if k > level)
+        time += terms_ms(drafter.next, decode_shape(rows, 0, context))
+    return emitted / time
+
+
+def gain_of_own_depths(
+    profile: Profile,
+    drafter: Drafter,
+    sizes: tuple[float, float],
+    rates: tuple[float, float],
+    context: float,
+    closed_loop: bool = False,
+) -> float:
+    """Best rate with a depth (at most 5) per group, over the best uniform of 0, 1, 2, 3, 5, less 1.
+
+    ``sizes`` are the sequences of each group in the batch, or, in a ``closed_loop``, its share of
+    the requests: a request then holds its place for 1/E(k) rounds per token, so the groups' places
+    are in the ratio of size / E(k).
+    """
+
+    def rate(*depths: int) -> float:
+        held = [
+            size / (tokens_per_round(a, k) if closed_loop else 1)
+            for size, a, k in zip(sizes, rates, depths, strict=True)
+        ]
+        places = [sum(sizes) * each / sum(held) for each in held]
+        return mixed_rate(profile, drafter, tuple(zip(places, rates, depths, strict=True)), context)
+
+    own = max(rate(easy, hard) for easy in range(6) for hard in range(6))
+    return own / max(rate(k, k) for k in (0, 1, 2, 3, 5)) - 1

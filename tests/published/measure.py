@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from sim.scenario.load import load_scenario
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SCENARIOS: Final = ROOT / "scenarios" / "published"
+SWEPT: Final = "workload.arrival.max_concurrency"
 COMPOSED: Final = {"profile": "llama-3.1-8b-h100"}
 DRAFTERS: Final = {"eagle": "eagle3", "ngram": "ngram"}
 """Drafters of the composed profile that stand in for those of the fitted constants."""
@@ -38,14 +38,20 @@ Arms = dict[int, Arm]
 
 
 def simulate(stem: str, overrides: Mapping[str, Any] | None = None) -> Arms:
-    """Run a published scenario: its first policy is plain decoding, its second drafts."""
-    runs = run_scenario(load_scenario(SCENARIOS / f"{stem}.yaml", overrides)).runs
-    arms = {}
-    for cell, made in groupby(runs.items(), key=lambda run: run[0][0]):
-        batch = int(cell.removeprefix("c="))
-        plain, drafting = (finished for _, finished in made)
-        arms[batch] = Arm(batch, plain, drafting)
-    return arms
+    """Run a published scenario at each of its batch sizes.
+
+    Its first policy is plain decoding, its second drafts. Large batches need more requests than
+    small ones to be full most of the time, so their number is ``64 + 3 x batch``.
+    """
+    scenario = load_scenario(SCENARIOS / f"{stem}.yaml")
+    return {int(batch): _arm(stem, int(batch), overrides or {}) for batch in scenario.sweep[SWEPT]}
+
+
+def _arm(stem: str, batch: int, overrides: Mapping[str, Any]) -> Arm:
+    one = {"sweep": {}, SWEPT: batch, "workload.num_requests": 64 + 3 * batch}
+    runs = run_scenario(load_scenario(SCENARIOS / f"{stem}.yaml", {**overrides, **one})).runs
+    plain, drafting = runs.values()
+    return Arm(batch, plain, drafting)
 
 
 def error(simulated: float, published: float) -> float:
@@ -55,7 +61,7 @@ def error(simulated: float, published: float) -> float:
 
 def read(path: Path) -> list[dict[str, str]]:
     """Rows of a published table, its comment lines left out."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# ")]
     return list(csv.DictReader(lines))
 
 

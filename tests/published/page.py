@@ -1,0 +1,179 @@
+"""The page that compares published measurements with simulations of them (docs/validation.md).
+
+    python -m tests.published.page --groundtruth ../shared/groundtruth --out docs/validation.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from calibrate.profile import write_atomically
+from tests.published import words
+from tests.published.measure import (
+    Arms,
+    BenchCase,
+    PaperCase,
+    bench_cases,
+    crossing,
+    error,
+    paper_cases,
+    published_shares,
+    shares,
+)
+
+
+def page(groundtruth: Path) -> str:
+    """Run every published scenario; Markdown."""
+    bench = [(case, case.simulate(), case.simulate_composed()) for case in bench_cases(groundtruth)]
+    paper = [(case, case.simulate()) for case in paper_cases(groundtruth)]
+    eagle = next(arms for case, arms, _ in bench if (case.dataset, case.drafter) == ("GSM8K", "eagle"))
+    parts = (
+        words.INTRODUCTION,
+        words.BENCH,
+        table(words.BENCH_HEAD, (row for run in bench for row in bench_rows(*run))),
+        words.BENCH_INPUTS,
+        words.BENCH_READING,
+        table(words.SHARES_HEAD, share_rows(groundtruth, eagle)),
+        words.SHARES_READING,
+        words.PAPER,
+        table(words.PAPER_HEAD, (row for run in paper for row in paper_rows(*run))),
+        table(words.CROSSING_HEAD, (crossing_row(*run) for run in paper)),
+        words.PAPER_INPUTS,
+        words.PAPER_READING,
+        table(words.IMPLIED_HEAD, (implied_row(*run) for run in paper)),
+        words.PAPER_CAUSE,
+        table(words.HEADS_HEAD, head_rows([case for case, _ in paper])),
+        words.HEADS_READING,
+    )
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def table(head: str, rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; ``head`` separates its columns by bars."""
+    columns = head.count("|") + 1
+    lines = [f"| {head} |", "|" + "---|" * columns, *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines)
+
+
+# -- SpecDecode-Bench ------------------------------------------------------------------------------
+
+
+def bench_rows(case: BenchCase, fitted: Arms, composed: Arms) -> list[list[str]]:
+    """One row per batch size."""
+    return [
+        [
+            case.dataset,
+            words.DRAFTER_NAMES[case.drafter],
+            str(batch),
+            f"{published:.3f}",
+            f"{fitted[batch].ratio:.3f}",
+            percent(error(fitted[batch].ratio, published)),
+            verdict(bench_passes(case, fitted, batch)),
+            f"{composed[batch].ratio:.3f}",
+            percent(error(composed[batch].ratio, published)),
+        ]
+        for batch, published in case.published.items()
+    ]
+
+
+def bench_passes(case: BenchCase, arms: Arms, batch: int) -> bool:
+    """Whether the ratio is within the case's limit."""
+    return abs(error(arms[batch].ratio, case.published[batch])) <= case.limit
+
+
+def share_rows(groundtruth: Path, arms: Arms) -> Iterable[list[str]]:
+    """Percent of step time, published / simulated, of plain decoding and of EAGLE."""
+    published = published_shares(groundtruth)
+    for method in ("none", "eagle"):
+        for batch in (1, 64, 128):
+            run = arms[batch].plain if method == "none" else arms[batch].drafting
+            pairs = zip(published[method, batch].values(), shares(run).values(), strict=True)
+            yield [words.DRAFTER_NAMES[method], str(batch), *(f"{a:.1f} / {b:.1f}" for a, b in pairs)]
+
+
+# -- EAGLE-3 paper ---------------------------------------------------------------------------------
+
+
+def paper_rows(case: PaperCase, arms: Arms) -> list[list[str]]:
+    """Published ratios by batch, and simulated ones below them."""
+    published = [f"{ratio:.2f}" for ratio in case.published.values()]
+    simulated = [f"{arms[batch].ratio:.2f}" for batch in case.published]
+    errors = [percent(error(arms[batch].ratio, ratio)) for batch, ratio in case.published.items()]
+    return [
+        [case.engine, case.method, "published", *_padded(published)],
+        ["", "", "simulated", *_padded(simulated)],
+        ["", "", "error", *_padded(errors)],
+    ]
+
+
+def crossing_row(case: PaperCase, arms: Arms) -> list[str]:
+    """First batch size at which speculation loses, and whether it is found within a grid step."""
+    there = crossing(case.published)
+    here = crossing({batch: arms[batch].ratio for batch in case.published})
+    return [
+        case.engine,
+        case.method,
+        _batch(case, there),
+        _batch(case, here),
+        verdict(paper_passes(case, arms)),
+    ]
+
+
+def paper_passes(case: PaperCase, arms: Arms) -> bool:
+    """Whether the crossing is at most one grid step from the published one."""
+    here = crossing({batch: arms[batch].ratio for batch in case.published})
+    return abs(here - crossing(case.published)) <= 1
+
+
+def _batch(case: PaperCase, index: int) -> str:
+    batches = list(case.published)
+    return str(batches[index]) if index < len(batches) else f"none up to {batches[-1]}"
+
+
+def implied_row(case: PaperCase, arms: Arms) -> list[str]:
+    """Mean step that the published ratio implies, less the simulated one, in ms by batch.
+
+    The simulated ratio is inverse to the length of a drafting step, all else being equal.
+    """
+    cells = []
+    for batch, published in case.published.items():
+        step = arms[batch].drafting.metrics["step_mean_ms"]
+        cells.append(f"{step * (arms[batch].ratio / published - 1):+.1f}")
+    return [case.engine, case.method, *_padded(cells)]
+
+
+def head_rows(cases: list[PaperCase]) -> Iterable[list[str]]:
+    """Published EAGLE over EAGLE-3 by batch, and the quotient of the acceptance lengths used."""
+    for eagle, eagle3 in zip(cases[::2], cases[1::2], strict=True):
+        cells = [f"{ratio / eagle3.published[batch]:.2f}" for batch, ratio in eagle.published.items()]
+        yield [eagle.engine, f"{eagle.tau / eagle3.tau:.2f}", *_padded(cells)]
+
+
+def _padded(cells: list[str]) -> list[str]:
+    """Table 5 has no batch 64."""
+    return cells + [""] * (9 - len(cells))
+
+
+def percent(value: float) -> str:
+    """A signed percentage."""
+    return f"{100 * value:+.1f} %"
+
+
+def verdict(passes: bool) -> str:
+    """A word for tables."""
+    return "pass" if passes else "**miss**"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(prog="tests.published.page", description=__doc__)
+    parser.add_argument("--groundtruth", type=Path, required=True, help="folder of the published tables")
+    parser.add_argument("--out", type=Path, required=True, help="file to write")
+    options = parser.parse_args(arguments)
+    write_atomically(options.out, page(options.groundtruth))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Writes ``docs/situations.md``: what users reported beside what the simulator says.
+
+``python -m tests.situations.page`` from the repository's root.
+"""
+
+from __future__ import annotations
+
+from calibrate.profile import write_atomically
+from tests.situations.cases import CASES, Case
+from tests.situations.replay import ROOT
+
+PAGE = ROOT / "docs" / "situations.md"
+
+_HEAD = """# Situations that users reported
+
+Each of these is a public report with numbers, replayed by a scenario in `scenarios/situations`. Profiles with a
+short name ending in the case (`...-u01`) are fitted to the report's own step times by `python -m calibrate.from_steps`;
+each holds the command that made it. What was fitted and what was predicted is said in every case. Reported numbers are
+the posters', not measured again.
+
+Run one: `leadline run scenarios/situations/u10-depth.yaml`. This page is written by `python -m tests.situations.page`.
+
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    cases = [make() for make in CASES.values()]
+    overview = _table((("case", "question", "verdict"), *((c.id, c.title, c.verdict) for c in cases)))
+    return _HEAD + overview + "".join(_section(case) for case in cases)
+
+
+def _section(case: Case) -> str:
+    files = ", ".join(f"`{name}.yaml`" for name in case.scenarios)
+    checks = "".join(f"- {'yes' if check.holds else '**no**'}: {check.says}\n" for check in case.checks)
+    return (
+        f"\n## {case.id}: {case.title}\n\n"
+        f"{case.source}. Scenario: {files}.\n\n{case.inputs}\n\n{_table(case.table)}\n{checks}\n{case.reading}\n"
+    )
+
+
+def _table(rows: tuple[tuple[str, ...], ...]) -> str:
+    rule = ("---",) * len(rows[0])
+    return "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
+
+
+if __name__ == "__main__":
+    write_atomically(PAGE, page())
