@@ -20,6 +20,7 @@ are sampled or verified), then prefill chunks cost nothing a second time.
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -201,8 +202,8 @@ def _pair(text: str) -> tuple[int, float]:
         pair = int(count), float(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not COUNT=VALUE, as in 8=792.05") from None
-    if pair[0] < 1 or not pair[1] > 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: both numbers must be above 0")
+    if pair[0] < 1 or not 0 < pair[1] < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: both numbers must be above 0 and finite")
     return pair
 
 

@@ -185,7 +185,8 @@ def run(
     seed: Annotated[int | None, typer.Option(min=0, help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="How many seeds.")] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes; default: one per core. No result depends on it.")
+        int | None,
+        typer.Option(min=1, help="Worker processes; default: one per core. No result depends on it."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(file_okay=False, help="Folder for records and summary.json.")

@@ -142,9 +142,7 @@ def _mapper(jobs: int) -> Iterator[Callable[[list[Task]], Iterator[Made]]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _folder(
-    scenario: Scenario, out: Path | None, cell: Cell, policy: PolicyConfig, seed: int
-) -> Path | None:
+def _folder(scenario: Scenario, out: Path | None, cell: Cell, policy: PolicyConfig, seed: int) -> Path | None:
     if out is None or scenario.run.records != "all":
         return None
     return out / "runs" / _file_name(cell.label) / _file_name(policy.title) / str(seed)

@@ -92,7 +92,9 @@ def test_an_exported_trace_replays_to_the_same_times(scenario: Scenario, tmp_pat
     write_trace(trace, setup.requests)
     assert "leadline" in READERS
     np.testing.assert_array_equal(read_trace(trace, "leadline").arrival_ns, setup.requests.arrival_ns)
-    text = SMALL.replace("{process: poisson, request_rate: 8/s}", "{process: trace, format: leadline, path: requests.jsonl}")
+    text = SMALL.replace(
+        "{process: poisson, request_rate: 8/s}", "{process: trace, format: leadline, path: requests.jsonl}"
+    )
     text = text.replace("  lengths: {input: 200, output: 60}\n  num_requests: 80\n", "").split("sweep:")[0]
     (tmp_path / "replay.yaml").write_text(text)
     replayed, _ = make_run(load_scenario(tmp_path / "replay.yaml"), policy, 0)

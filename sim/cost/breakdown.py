@@ -22,7 +22,10 @@ def breakdown_ns(steps: Columns, profile: Profile, drafter: Drafter | None) -> d
     """
     target = profile.target
     shape = {name: steps[name] for name in ("sequences", "logits", "prefill_pairs")}
-    shape |= {"context_tokens": steps["context_tokens"], "query_context_tokens": steps["query_context_tokens"]}
+    shape |= {
+        "context_tokens": steps["context_tokens"],
+        "query_context_tokens": steps["query_context_tokens"],
+    }
     exact = {**shape, "tokens": steps["tokens"]}
     parts = _pass("verify", target.verify, {**shape, "tokens": steps["padded_tokens"]})
     parts |= _pass("accept", target.accept, exact) | _pass("host", target.host, exact)

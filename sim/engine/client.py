@@ -37,7 +37,9 @@ class At(Event):
 class Client:
     """Replays requests against a server; ``finished`` fires when the last one is answered."""
 
-    def __init__(self, env: simpy.Environment, requests: Requests, server: Server, max_model_len: int) -> None:
+    def __init__(
+        self, env: simpy.Environment, requests: Requests, server: Server, max_model_len: int
+    ) -> None:
         self.env, self.requests, self.server = env, requests, server
         self.max_model_len = max_model_len
         self.limit = requests.max_concurrency or len(requests)

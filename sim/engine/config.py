@@ -21,15 +21,21 @@ VLLM_CAPTURE_SIZES: Final = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
 class Behaviour(Config):
     """How the engine treats speculation; each field is one mechanism."""
 
-    draft_at_depth_zero: bool = Field(description="a drafter that is loaded runs its first pass even at depth 0")
+    draft_at_depth_zero: bool = Field(
+        description="a drafter that is loaded runs its first pass even at depth 0"
+    )
     draft_pass_over: Literal["scheduled", "emitted"] = Field(
         description="tokens of the drafter's first pass: all of the step (rejected ones too) or only those kept"
     )
     draft_for_finished: bool = Field(description="sequences that finish in the step are drafted for, too")
     draft_uniformly: bool = Field(description="the drafter runs to the largest depth for every sequence")
     draft_past_end: bool = Field(description="drafts may go past the output length (and are trimmed)")
-    lookahead: bool = Field(description="KV slots for the largest depth are reserved for every running sequence")
-    draft_slots: bool = Field(description="drafters that need input slots cost step budget for every sequence")
+    lookahead: bool = Field(
+        description="KV slots for the largest depth are reserved for every running sequence"
+    )
+    draft_slots: bool = Field(
+        description="drafters that need input slots cost step budget for every sequence"
+    )
     null_block: bool = Field(description="one KV block is set aside and never used")
     capture_sizes: tuple[int, ...] = Field(description="captured graph sizes in tokens; none: exact size")
 
@@ -68,9 +74,13 @@ class EngineConfig(Config):
     max_num_batched_tokens: int = Field(default=8192, ge=1, le=1 << 20, description="tokens in one step")
     max_model_len: int = Field(default=131072, ge=2, description="longest prompt + output")
     block_size: int = Field(default=16, ge=1, description="tokens per KV block")
-    kv_blocks: int | None = Field(default=None, ge=2, description="KV blocks; default: from the device's memory")
+    kv_blocks: int | None = Field(
+        default=None, ge=2, description="KV blocks; default: from the device's memory"
+    )
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
-    long_prefill_token_threshold: int = Field(default=0, ge=0, description="largest prefill chunk; 0: no limit")
+    long_prefill_token_threshold: int = Field(
+        default=0, ge=0, description="largest prefill chunk; 0: no limit"
+    )
     step_overhead: DurationNs = Field(default=0, description="extra host time of every step")
     draft_at_depth_zero: bool | None = None
     draft_pass_over: Literal["scheduled", "emitted"] | None = None

@@ -31,9 +31,7 @@ class BlockPool:
             raise SimulationError(f"{self.free} free + {held} held blocks != capacity {self.capacity}")
 
 
-def blocks_in_memory(
-    profile: Profile, drafter: Drafter | None, block_size: int, utilization: float
-) -> int:
+def blocks_in_memory(profile: Profile, drafter: Drafter | None, block_size: int, utilization: float) -> int:
     """KV blocks that the device's memory holds beside the weights.
 
     ``utilization`` of the memory, less target and drafter weights, divided by the KV bytes of

@@ -72,9 +72,7 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
     _check_fits(setup, scheduler)
     asked = max(engine.max_num_batched_tokens, engine.max_num_seqs * (depth + 1))
     cost = StepCost(setup.profile, drafter, asked, behaviour.capture_sizes)
-    return Replica(
-        env, scheduler, cost, policy, behaviour, depth, engine.step_overhead, setup.keep_steps
-    )
+    return Replica(env, scheduler, cost, policy, behaviour, depth, engine.step_overhead, setup.keep_steps)
 
 
 def _draw(processes: tuple[AcceptanceProcess, ...], sequence: Sequence) -> Path:
@@ -123,13 +121,13 @@ def _check_fits(setup: Setup, scheduler: Scheduler) -> None:
 
 def collect(setup: Setup, replica: Replica) -> RunRecords:
     """Records of a finished run, requests in order of intended arrival."""
-    requests = replica.records.requests.to_arrays()
+    requests = replica.journal.requests.to_arrays()
     order = np.argsort(requests["request"], kind="stable")
-    gaps = np.frombuffer(replica.records.gaps, dtype=np.int64).reshape(-1, 2)
+    gaps = np.frombuffer(replica.journal.gaps, dtype=np.int64).reshape(-1, 2)
     arrivals = setup.requests.arrival_ns
     return RunRecords(
         requests={name: values[order] for name, values in requests.items()},
-        steps=replica.records.steps.to_arrays(),
+        steps=replica.journal.steps.to_arrays(),
         chunk_gaps=(gaps[:, 0].copy(), gaps[:, 1].copy()),
         unfinished=len(arrivals) - len(order),
         classes=setup.requests.classes,

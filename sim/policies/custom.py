@@ -38,7 +38,9 @@ class CustomConfig(PolicyConfig):
         made = self._load()(**self.params)
         missing = [name for name in _NEEDED if not hasattr(made, name)]
         if missing:
-            raise InputError(f"{self.policy} lacks {', '.join(missing)}; subclass sim.policies.base.PolicyDefaults")
+            raise InputError(
+                f"{self.policy} lacks {', '.join(missing)}; subclass sim.policies.base.PolicyDefaults"
+            )
         return cast(Policy, made)
 
     def _load(self) -> Any:
@@ -47,7 +49,9 @@ class CustomConfig(PolicyConfig):
         try:
             return getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
-            raise InputError(f"policy {self.policy!r} cannot be loaded ({error}); write module:Class") from None
+            raise InputError(
+                f"policy {self.policy!r} cannot be loaded ({error}); write module:Class"
+            ) from None
         finally:
             sys.path.remove(self.search)
 

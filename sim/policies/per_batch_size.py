@@ -59,7 +59,9 @@ class PerBatchSizeConfig(PolicyConfig):
         for row in table:
             first, last, k = row
             if expected == 1 and first != 1:
-                raise ValueError(f"first row {list(row)} must start at batch 1, as in [[1, 16, 5], [17, 64, 3]]")
+                raise ValueError(
+                    f"first row {list(row)} must start at batch 1, as in [[1, 16, 5], [17, 64, 3]]"
+                )
             if first < expected or last < first or k < 0:
                 raise ValueError(f"row {list(row)} must ascend without overlap and have k >= 0")
             expected = last + 1

@@ -102,7 +102,10 @@ def bare_simpy(count: int = 100_000) -> float:
 
 def ten_thousand() -> list[str]:
     """10,000 requests of 1024/256 tokens at 4/s under each policy."""
-    lines = ["| policy | CPU s | steps | requests/s | us per step | peak RSS MB |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| policy | CPU s | steps | requests/s | us per step | peak RSS MB |",
+        "|---|---|---|---|---|---|",
+    ]
     for name in ("off", "static(k=3)", "goodput(k_max=5)"):
         seconds, records = run(POLICIES[name](), open_loop(10_000, 4.0))
         steps = len(records.steps["end_ns"])
@@ -127,7 +130,9 @@ def memory_table() -> list[str]:
             f"_, r = run(POLICIES['static(k=3)'](), open_loop({count}, {rate})); "
             "print(r.steps['end_ns'][-1] / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
         )
-        out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        out = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        )
         simulated, rss = map(float, out.stdout.split())
         base = base or rss
         lines.append(f"| {label} | {simulated:.0f} | {rss:.0f} | {rss / base:.2f} |")
@@ -147,7 +152,11 @@ def start_up(repeats: int) -> list[str]:
         for name, command in commands.items():
             times[name].append(_child_cpu(command))
     lines += [f"| `{name}` | {statistics.median(values):.2f} |" for name, values in times.items()]
-    return [*lines, "", f"First table of `leadline run azure-conversation`: {first_table():.1f} s after the command."]
+    return [
+        *lines,
+        "",
+        f"First table of `leadline run azure-conversation`: {first_table():.1f} s after the command.",
+    ]
 
 
 def _child_cpu(command: list[str]) -> float:
@@ -172,7 +181,11 @@ def first_table() -> float:
 def machine() -> str:
     """What it ran on."""
     cpu = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
         platform.processor(),
     )
     return f"{cpu}, Python {platform.python_version()}, NumPy {np.__version__}, SimPy {simpy.__version__}"
@@ -186,7 +199,10 @@ def page(repeats: int) -> str:
         "Memory": memory_table(),
         "Start-up": start_up(repeats),
     }
-    text = [(ROOT / "tests" / "bench" / "intro.md").read_text().rstrip(), f"\nMachine: {machine()}, one core.\n"]
+    text = [
+        (ROOT / "tests" / "bench" / "intro.md").read_text().rstrip(),
+        f"\nMachine: {machine()}, one core.\n",
+    ]
     for title, lines in sections.items():
         text += [f"## {title}\n", *lines, ""]
     return "\n".join(text)

@@ -1,10 +1,8 @@
-"""What each claim's scenario gave, as a section of docs/claims.md."""
+"""What each claim's scenario gave: the tables and numbers of docs/claims.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
+from calibrate.profile import Variable
 from sim.cost.breakdown import breakdown_ns
 from sim.cost.work import step_bytes, step_flops
 from tests.claims import theory
@@ -13,24 +11,15 @@ from tests.claims.measure import (
     cells,
     first_wave,
     full_steps,
+    predicted_gain,
     request_sum,
     tpot_ms,
     whole_run_tokens_per_s,
 )
 
 Row = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One section: ``scenario`` was run, ``head`` and ``rows`` are its table."""
-
-    scenario: str
-    title: str
-    verdict: str
-    text: str
-    head: Row
-    rows: tuple[Row, ...]
+Table = tuple[Row, list[Row]]
+"""A head and its rows."""
 
 
 def flops_per_token(steps: Steps) -> float:
@@ -43,107 +32,94 @@ def bytes_per_token(steps: Steps) -> float:
     return float(step_bytes(steps.columns, steps.profile, steps.drafter).mean()) / steps.emitted
 
 
-def work_per_token() -> Claim:
-    """Claim 1."""
-    name, depths = "1-work-per-token", (1, 3, 5, 8)
+def work_per_token() -> Table:
+    """Claim 1: work per token over that of plain decoding."""
+    name = "1-work-per-token"
     off = full_steps(name, "base", "off")
-    rows = [("0", "1", "1", "1", "1")]
-    for k in depths:
+    rows: list[Row] = [("0", "1", "1", "1", "1")]
+    for k in (1, 3, 5, 8):
         steps = full_steps(name, "base", f"static(k={k})")
-        tokens = theory.tokens_per_round(0.7, k)
-        flops, moved = (
-            (f(steps) / f(off)) for f in (flops_per_token, bytes_per_token)
-        )
-        rows.append((f"{k}", f"{tokens:.3f}", f"{(k + 1) / tokens:.3f}", f"{flops:.3f}", f"{moved:.3f}"))
-    return Claim(
-        name,
-        "Speculation raises the FLOPs per token",
-        "holds",
-        "A round of depth k computes k+1 tokens and emits E(k) = (1-a^(k+1))/(1-a), so the target alone needs (k+1)/E(k) "
-        "times the FLOPs of plain decoding; the drafter comes on top. What falls is the bytes per token: speculation "
-        "pays in FLOPs for bandwidth. Qwen3.5-27B, MTP drafter, a = 0.7, eight sequences.",
-        ("depth k", "E(k)", "FLOPs per token, bound (k+1)/E(k)", "FLOPs per token, simulated", "bytes per token"),
-        tuple(rows),
-    )
+        e = theory.tokens_per_round(0.7, k)
+        ratios = (work(steps) / work(off) for work in (flops_per_token, bytes_per_token))
+        rows.append((f"{k}", f"{e:.3f}", f"{(k + 1) / e:.3f}", *(f"{ratio:.3f}" for ratio in ratios)))
+    return ("depth k", "E(k)", "FLOPs per token: bound (k+1)/E(k)", "simulated", "bytes per token"), rows
 
 
-def memory_bound() -> Claim:
-    """Claim 2."""
-    name, rows = "2-memory-bound", []
-    one = full_steps(name, "base", "off")
+def memory_bound() -> Table:
+    """Claim 2: a pass over one sequence by its tokens."""
+    one, rows = full_steps("2-memory-bound", "base", "off"), []
     for policy in ("off", "static(k=1)", "static(k=3)", "static(k=7)"):
-        steps = full_steps(name, "base", policy)
+        steps = full_steps("2-memory-bound", "base", policy)
         tokens = round(steps.mean("tokens"))
-        read = theory.bandwidth_ms(steps.profile, tokens, 1, steps.context)
-        compute = theory.compute_ms(steps.profile, tokens, tokens * steps.context)
-        rows.append(
-            (
-                f"{tokens}",
-                f"{read:.2f}",
-                f"{compute:.3f}",
-                f"{steps.target_ms:.2f}",
-                f"{steps.target_ms / one.target_ms:.3f}",
-                f"{steps.draft_ms:.2f}",
-            )
+        row = (
+            f"{tokens}",
+            f"{theory.bandwidth_ms(steps.profile, tokens, 1, steps.context):.2f}",
+            f"{theory.compute_ms(steps.profile, tokens, tokens * steps.context):.3f}",
+            f"{steps.target_ms:.2f}",
+            f"{steps.target_ms / one.target_ms:.3f}",
+            f"{steps.draft_ms:.2f}",
         )
+        rows.append(row)
+    head = ("tokens in the pass", "bytes / bandwidth, ms", "FLOPs / peak, ms", "step without drafter, ms")
+    return (*head, "over one token", "drafter, ms"), rows
+
+
+def memory_bound_numbers() -> dict[str, str]:
+    """Claim 2: one token in numbers."""
+    one = full_steps("2-memory-bound", "base", "off")
+    drafter = full_steps("2-memory-bound", "base", "static(k=7)").drafter
+    assert drafter is not None
+    assert drafter.work is not None
+    work = one.profile.target.work
+    imbalance = theory.bandwidth_ms(one.profile, 1, 1, one.context) / theory.compute_ms(
+        one.profile, 1, one.context
+    )
     parts = breakdown_ns(one.columns, one.profile, None)
-    shares = {term: ns / sum(parts.values()) for term, ns in parts.items()}
-    listed = ", ".join(f"{term.split('.')[-1]} {share:.1%}" for term, share in shares.items())
-    return Claim(
-        name,
-        "One-token decoding is bound by memory",
-        "holds",
-        f"One token moves {theory.pass_bytes(one.profile.target.work, 1, 1, one.context) / 1e9:.1f} GB and computes "
-        f"{one.profile.target.work.flops_per_token / 1e9:.1f} GFLOP: at the H200's datasheet rates the bytes take "
-        "two hundred times as long. The pass stays memory-bound up to the ridge, "
-        f"{theory.ridge_tokens(one.profile):.0f} tokens, and up to 8 tokens it takes within 10 % of a pass of one. Two tokens "
-        "take as long as eight: that bump is in the measured matrix multiplications. The step "
-        "of one token by terms: " + listed + ". The drafter is not free: an MTP pass reads the 2.5 GB of the target's output layer.",
-        ("tokens in the pass", "bytes / bandwidth, ms", "FLOPs / peak, ms", "step without drafter, ms", "over one token", "drafter, ms"),
-        tuple(rows),
+    shares = {term.split(".")[-1]: ns / sum(parts.values()) for term, ns in parts.items()}
+    return {
+        "gigabytes": f"{theory.pass_bytes(work, 1, 1, one.context) / 1e9:.1f}",
+        "gigaflop": f"{work.flops_per_token / 1e9:.1f}",
+        "imbalance": f"{imbalance:.0f}",
+        "ridge": f"{theory.ridge_tokens(one.profile):.0f}",
+        "shares": ", ".join(f"{term} {share:.1%}" for term, share in shares.items() if share > 5e-4),
+        "draft_gigabytes": f"{drafter.work.read_bytes / 1e9:.1f}",
+    }
+
+
+def two_sequences() -> Table:
+    """Claim 3: plain decoding by sequences, on three kinds of model."""
+    rows = [_breadth_row(model, n) for model in ("hybrid", "dense", "moe") for n in (1, 2, 4, 8)]
+    head = ("model", "sequences", "step, ms", "over one sequence", "step per token, ms")
+    return (*head, "bytes over one sequence"), rows
+
+
+def _breadth_row(model: str, n: int) -> Row:
+    one, steps = (full_steps("3-two-sequences", f"{model}, c={count}", "off") for count in (1, n))
+    work = steps.profile.target.work
+    moved, least = (
+        theory.pass_bytes(work, count, count, count * s.context) for count, s in ((n, steps), (1, one))
+    )
+    return (
+        work.name if n == 1 else "",
+        f"{n}",
+        f"{steps.step_ms:.2f}",
+        f"{steps.step_ms / one.step_ms:.3f}",
+        f"{steps.step_ms / n:.2f}",
+        f"{moved / least:.3f}",
     )
 
 
-def two_sequences() -> Claim:
-    """Claim 3."""
-    name, rows = "3-two-sequences", []
-    for model in ("hybrid", "dense", "moe"):
-        one = full_steps(name, f"{model}, c=1", "off")
-        for n in (1, 2, 4, 8):
-            steps = full_steps(name, f"{model}, c={n}", "off")
-            moved = theory.pass_bytes(steps.profile.target.work, n, n, n * steps.context)
-            least = theory.pass_bytes(one.profile.target.work, 1, 1, one.context)
-            rows.append(
-                (
-                    steps.profile.target.work.name if n == 1 else "",
-                    f"{n}",
-                    f"{steps.step_ms:.2f}",
-                    f"{steps.step_ms / one.step_ms:.3f}",
-                    f"{steps.step_ms / n:.2f}",
-                    f"{moved / least:.3f}",
-                )
-            )
-    return Claim(
-        name,
-        "Two sequences take no longer per token than one",
-        "holds for dense and hybrid models; **not for a mixture of experts**",
-        "Two sequences share one reading of the weights, so each waits about as long for its token as if it were alone (within "
-        "10 %), and the time per token of the batch halves. Of Qwen3.5's 7 %, 6.5 % are the measured matrix "
-        "multiplications at m = 2, and the rest is the recurrent state of the second sequence. With experts, two tokens "
-        "choose other experts: 128 (1 - (1 - 8/128)^n) of them are read, and the step grows with the bytes. There, "
-        "breadth costs from the second sequence on; per token it is still cheaper.",
-        ("model", "sequences", "step, ms", "over one sequence", "step per token, ms", "bytes over one sequence"),
-        tuple(rows),
-    )
-
-
-def breadth_or_depth() -> Claim:
-    """Claim 4."""
+def breadth_and_depth() -> tuple[Steps, Steps]:
+    """Claim 4: steps of 8 sequences by 1 token, and of 1 sequence by 8."""
     name = "4-breadth-or-depth"
-    breadth, depth = full_steps(name, "c=8", "off"), full_steps(name, "c=1", "static(k=7)")
-    shapes = [(breadth, "8 sequences x 1"), (depth, "1 sequence x 8")]
-    rows = [
-        (
+    return full_steps(name, "c=8", "off"), full_steps(name, "c=1", "static(k=7)")
+
+
+def breadth_or_depth() -> Table:
+    """Claim 4: the two passes."""
+    rows = []
+    for steps, title in zip(breadth_and_depth(), ("8 sequences x 1", "1 sequence x 8"), strict=True):
+        row = (
             title,
             f"{steps.mean('tokens'):.0f}",
             f"{steps.target_ms:.3f}",
@@ -152,86 +128,67 @@ def breadth_or_depth() -> Claim:
             f"{steps.emitted / steps.mean('sequences'):.2f}",
             f"{steps.token_ms:.2f}",
         )
-        for steps, title in shapes
-    ]
+        rows.append(row)
+    head = ("pass", "tokens", "step without drafter, ms", "drafter, ms", "tokens emitted", "per sequence")
+    return (*head, "ms per token of a sequence"), rows
+
+
+def breadth_or_depth_numbers() -> dict[str, str]:
+    """Claim 4: the difference and what explains it."""
+    breadth, depth = breadth_and_depth()
+    difference = breadth.target_ms - depth.target_ms
     parts = explained_ms(breadth, depth)
-    listed = ", ".join(f"{part} {ms:.3f} ms" for part, ms in parts.items())
-    return Claim(
-        name,
-        "Eight sequences by one token cost the same pass as one sequence by eight",
-        "holds for the pass; the drafter is extra",
-        f"The two passes differ by {breadth.target_ms - depth.target_ms:.3f} ms, "
-        f"{breadth.target_ms / depth.target_ms - 1:.1%}. The terms that explain it: {listed}. Breadth moves eight sequences one token each; "
-        "depth moves one sequence (1-a^8)/(1-a) = 4.16 tokens (a = 0.8, simulated a little less, because answers end), and wastes the others. "
-        "Depth also pays for its drafter, which here is a third of the pass.",
-        ("pass", "tokens", "step without drafter, ms", "drafter, ms", "tokens emitted", "per sequence", "ms per token of a sequence"),
-        tuple(rows),
-    )
+    return {
+        "difference": f"{difference:.3f} ms, {difference / depth.target_ms:.1%}",
+        "explained": ", ".join(f"{part} {ms:.3f} ms" for part, ms in parts.items()),
+        "draft_share": f"{depth.draft_ms / depth.target_ms:.0%}",
+    }
 
 
 def explained_ms(breadth: Steps, depth: Steps) -> dict[str, float]:
     """What differs between two passes of equally many tokens, by the variable that it depends on."""
-    terms = breadth.profile.target.verify
     return {
-        label: sum(term.per_ns.get(variable, 0.0) for term in terms)  # type: ignore[call-overload]
-        * (breadth.mean(variable) - depth.mean(variable))
-        / 1e6
-        for variable, label in (
-            ("sequences", "per sequence (recurrent state, attention)"),
-            ("context_tokens", "KV read"),
-            ("query_context_tokens", "query-key products"),
-        )
+        "sequences (recurrent state, attention)": _linear_ms(breadth, depth, "sequences"),
+        "KV read": _linear_ms(breadth, depth, "context_tokens"),
     }
 
 
-def fixed_depth_at_load() -> Claim:
-    """Claim 5."""
-    name, rows = "5-fixed-depth-at-load", []
-    for label in cells(name):
-        off = first_wave(name, label, "off")
-        for k in (0, 3, 5):
-            policy = f"static(k={k})" if k else "off"
-            steps, each = first_wave(name, label, policy), tpot_ms(name, label, policy)
-            rows.append(
-                (
-                    label.removeprefix("c=") if not k else "",
-                    f"{k}",
-                    f"{steps.step_ms:.1f}",
-                    f"{steps.emitted / steps.mean('sequences'):.2f}",
-                    f"{steps.token_ms:.1f}",
-                    f"{off.token_ms / steps.token_ms:.2f}",
-                    f"{each.min():.1f} to {each.max():.1f}",
-                )
-            )
-    return Claim(
-        name,
-        "At high load a fixed depth slows everyone",
-        "holds",
-        "The depth that nearly halves the time per token at 8 sequences is past the ridge at 256: T(256, k) has grown by more "
-        "than E(k). It is not a matter of luck: the request with the best luck under depth 3 takes longer per "
-        "token than the one with the worst without speculation. a = 0.6, `vllm_v1`.",
-        ("sequences", "depth", "step, ms", "tokens per step and sequence", "ms per token", "speedup", "TPOT of the requests, ms"),
-        tuple(rows),
+def _linear_ms(one: Steps, other: Steps, variable: Variable) -> float:
+    slope = sum(term.per_ns.get(variable, 0.0) for term in one.profile.target.verify)
+    return slope * (one.mean(variable) - other.mean(variable)) / 1e6
+
+
+def fixed_depth_at_load() -> Table:
+    """Claim 5: three depths at low and at high load."""
+    rows = [_load_row(label, k) for label in cells("5-fixed-depth-at-load") for k in (0, 3, 5)]
+    head = ("sequences", "depth", "step, ms", "tokens per step and sequence", "ms per token", "speedup")
+    return (*head, "TPOT of the requests, ms"), rows
+
+
+def _load_row(label: str, k: int) -> Row:
+    name, policy = "5-fixed-depth-at-load", f"static(k={k})" if k else "off"
+    off, steps = full_steps(name, label, "off"), full_steps(name, label, policy)
+    each = tpot_ms(name, label, policy)
+    return (
+        "" if k else label.removeprefix("c="),
+        f"{k}",
+        f"{steps.step_ms:.1f}",
+        f"{steps.emitted / steps.mean('sequences'):.2f}",
+        f"{steps.token_ms:.1f}",
+        f"{off.token_ms / steps.token_ms:.2f}",
+        f"{each.min():.1f} to {each.max():.1f}",
     )
 
 
-def waste() -> Claim:
-    """Claim 6."""
-    name, rows = "6-waste", []
-    for label in cells(name):
+def waste() -> Table:
+    """Claim 6: rejected share of the verified drafts, by acceptance and depth."""
+    rows: list[Row] = []
+    for label in cells("6-waste"):
         a = float(label.removeprefix("alpha="))
-        row = [f"{a}"]
-        for k in (1, 3, 7):
-            row += [f"{theory.waste(a, k):.1%}", f"{wasted(name, label, k):.1%}"]
-        rows.append(tuple(row))
-    return Claim(
-        name,
-        "Waste grows as acceptance falls",
-        "holds",
-        "The share of drafts that were verified and thrown away is 1 - a(1-a^k)/(k(1-a)). It rises as acceptance falls, and with depth.",
-        ("acceptance a", *(title for k in (1, 3, 7) for title in (f"k = {k}, formula", "simulated"))),
-        tuple(rows),
-    )
+        pairs = ((theory.waste(a, k), wasted("6-waste", label, k)) for k in (1, 3, 7))
+        rows.append((f"{a}", *(f"{share:.1%}" for pair in pairs for share in pair)))
+    titles = (title for k in (1, 3, 7) for title in (f"k = {k}: formula", "simulated"))
+    return ("acceptance a", *titles), rows
 
 
 def wasted(name: str, label: str, k: int) -> float:
@@ -241,94 +198,53 @@ def wasted(name: str, label: str, k: int) -> float:
     return 1 - accepted / drafted
 
 
-def disable_at_load() -> Claim:
-    """Claim 7."""
-    name = "7-disable-at-load"
-    rows = [
-        (
-            *label.split(", c="),
-            *(f"{first_wave(name, label, policy).tokens_per_s:.0f}" for policy in ("off", "static(k=3)", "disable")),
-        )
-        for label in cells(name)
-    ]
-    return Claim(
-        name,
-        "Disabling above a batch size restores throughput there",
-        "holds, less the price of the loaded drafter",
-        "`disable_by_batch_size` at 112. Below the threshold it is static depth 3, step for step. Above, it is plain decoding, "
-        "step for step, if the engine runs no drafter at depth 0 (`ideal`). vLLM V1's runner calls the drafter even then, which costs its first pass "
-        "(`vllm_v1`). Output tokens per second, a = 0.6.",
-        ("engine", "sequences", "off", "static, k = 3", "disable"),
-        tuple(rows),
-    )
+def disable_at_load() -> Table:
+    """Claim 7: throughput of off, fixed depth, and fixed depth below a threshold."""
+    name, rows = "7-disable-at-load", []
+    for label in cells(name):
+        steps = (full_steps(name, label, policy) for policy in ("off", "static(k=3)", "disable"))
+        rows.append((*label.split(", c="), *(f"{each.tokens_per_s:.0f}" for each in steps)))
+    return ("engine", "sequences", "off", "static, k = 3", "disable"), rows
 
 
-def adapt_to_batch() -> Claim:
-    """Claim 8."""
+def adapt_to_batch() -> Table:
+    """Claim 8: throughput of two fixed depths and two policies that follow the batch."""
     name, rows = "8-adapt-to-batch", []
-    policies = ("off", "static(k=3)", "table", "goodput")
     for label in cells(name):
-        off, static, *adaptive = (first_wave(name, label, policy).tokens_per_s for policy in policies)
-        best = max(off, static)
-        listed = (f"{value:.0f} ({value / best - 1:+.1%})" for value in adaptive)
-        rows.append((label.removeprefix("c="), f"{off:.0f}", f"{static:.0f}", *listed))
-    return Claim(
-        name,
-        "Adapting depth to the batch follows the better of both",
-        "holds within 4 %",
-        "A table over the batch size (3 up to 111 sequences, then 0) and the goodput rule, against the two fixed depths between which they choose. "
-        "In brackets: over the better of the two. What a table loses at high load is the first pass of a drafter that "
-        "has nothing to draft; goodput also probes now and then. At 128 goodput finds depth 1, better than "
-        "both. Output tokens per second, a = 0.6, `vllm_v1`.",
-        ("sequences", "off", "static, k = 3", "table", "goodput"),
-        tuple(rows),
-    )
+        policies = ("off", "static(k=3)", "table", "goodput")
+        off, static, *adaptive = (full_steps(name, label, policy).tokens_per_s for policy in policies)
+        shown = (f"{value:.0f} ({value / max(off, static) - 1:+.1%})" for value in adaptive)
+        rows.append((label.removeprefix("c="), f"{off:.0f}", f"{static:.0f}", *shown))
+    return ("sequences", "off", "static, k = 3", "table", "goodput"), rows
 
 
-def depth_per_sequence() -> Claim:
-    """Claim 9."""
-    name, rows = "9-depth-per-sequence", []
-    for label in cells(name):
-        for shown, value in (("same sequences", _wave), ("whole run", whole_run_tokens_per_s)):
-            uniform = {k: value(name, label, f"static(k={k})" if k else "off") for k in (0, 1, 2, 3, 5)}
-            best = max(uniform, key=lambda k: uniform[k])
-            own = value(name, label, "per sequence")
-            rows.append(
-                (
-                    label.removeprefix("c="),
-                    shown,
-                    *(f"{'**' * (k == best)}{each:.0f}{'**' * (k == best)}" for k, each in uniform.items()),
-                    f"{own:.0f} ({own / uniform[best] - 1:+.1%})",
-                )
-            )
-    return Claim(
-        name,
-        "Depth per sequence beats uniform depth when acceptance differs",
-        "holds; in a closed loop most of the gain goes to the easy requests' places",
-        "Half of the requests accept a draft with 0.9, half with 0.2. The policy (`scenarios/claims/known_rates.py`) knows "
-        "the two rates, infers by Bayes' rule which a request has, and spends drafts by the marginal rule. While the "
-        "same sequences run, it beats the best uniform depth by what the rule predicts. Over a whole closed loop "
-        "less remains: easy requests leave sooner, so hard ones fill the batch, the faster the deeper the easy ones "
-        "go. A rule that is best for every step is not for that reason best for the run. Output tokens per second, uniform depths 0 to 5.",
-        ("sequences", "over", "0", "1", "2", "3", "5", "per sequence"),
-        tuple(rows),
-    )
+def adapt_to_batch_numbers() -> dict[str, str]:
+    """Claim 8: the depth that goodput found in between."""
+    steps = full_steps("8-adapt-to-batch", "c=128", "goodput")
+    return {"goodput_depth": f"{steps.mean('drafted') / steps.mean('sequences'):.1f}"}
 
 
-def _wave(name: str, label: str, policy: str) -> float:
-    return first_wave(name, label, policy).tokens_per_s
+def depth_per_sequence() -> Table:
+    """Claim 9: throughput of uniform depths and of one depth per sequence."""
+    labels = cells("9-depth-per-sequence")
+    rows = [_gain_row(label, whole_run) for label in labels for whole_run in (False, True)]
+    return ("sequences", "over", "0", "1", "2", "3", "5", "per sequence", "gain", "theory"), rows
 
 
-def all_claims() -> Iterable[Claim]:
-    """The nine claims, in order."""
+def _gain_row(label: str, whole_run: bool) -> Row:
+    name = "9-depth-per-sequence"
+    value = whole_run_tokens_per_s if whole_run else _first_wave_tokens_per_s
+    uniform = [value(name, label, f"static(k={k})" if k else "off") for k in (0, 1, 2, 3, 5)]
+    own, best = value(name, label, "per sequence"), max(uniform)
+    gains = (own / best - 1, predicted_gain(name, label, closed_loop=whole_run))
     return (
-        work_per_token(),
-        memory_bound(),
-        two_sequences(),
-        breadth_or_depth(),
-        fixed_depth_at_load(),
-        waste(),
-        disable_at_load(),
-        adapt_to_batch(),
-        depth_per_sequence(),
+        label.removeprefix("c="),
+        "whole run" if whole_run else "same sequences",
+        *(f"**{each:.0f}**" if each == best else f"{each:.0f}" for each in uniform),
+        f"{own:.0f}",
+        *(f"{gain:+.1%}" for gain in gains),
     )
+
+
+def _first_wave_tokens_per_s(name: str, label: str, policy: str) -> float:
+    return first_wave(name, label, policy).tokens_per_s

@@ -13,7 +13,7 @@ from sim.cost.breakdown import breakdown_ns
 from sim.cost.step_cost import StepCost
 from sim.policies.base import Batch
 from tests.claims import theory
-from tests.claims.claims import bytes_per_token, explained_ms, flops_per_token, wasted
+from tests.claims.claims import breadth_and_depth, bytes_per_token, explained_ms, flops_per_token, wasted
 from tests.claims.measure import (
     cells,
     first_wave,
@@ -40,7 +40,8 @@ def test_1_speculation_raises_flops_per_token_by_at_least_the_closed_form(k: int
     assert ratio >= (k + 1) / e * (1 - luck)
     assert ratio > 1
     drafter = steps.drafter
-    assert drafter is not None and drafter.work is not None
+    assert drafter is not None
+    assert drafter.work is not None
     extra = drafter.work.flops_per_token * (e + k - 1) / steps.profile.target.work.flops_per_token
     assert ratio == pytest.approx((k + 1 + extra) / e, rel=luck + 0.02)  # answers end in mid-round
     assert bytes_per_token(steps) < bytes_per_token(off)
@@ -93,8 +94,7 @@ def test_3_experts_make_breadth_dear_but_each_token_cheaper(n: int) -> None:
 
 def test_4_breadth_and_depth_differ_by_their_sequences_and_kv_alone() -> None:
     """8 x 1 and 1 x 8 cost within 5 %; the terms over sequences and context explain the difference."""
-    breadth = full_steps("4-breadth-or-depth", "c=8", "off")
-    depth = full_steps("4-breadth-or-depth", "c=1", "static(k=7)")
+    breadth, depth = breadth_and_depth()
     assert set(breadth.columns["tokens"]) == set(depth.columns["tokens"]) == {8}
     difference = breadth.target_ms - depth.target_ms
     assert 0 < difference < 0.05 * depth.target_ms
@@ -103,8 +103,7 @@ def test_4_breadth_and_depth_differ_by_their_sequences_and_kv_alone() -> None:
 
 def test_4_breadth_moves_all_a_little_and_depth_one_far() -> None:
     """Breadth emits one token for each of 8; depth (1-a^8)/(1-a) for one."""
-    breadth = full_steps("4-breadth-or-depth", "c=8", "off")
-    depth = full_steps("4-breadth-or-depth", "c=1", "static(k=7)")
+    breadth, depth = breadth_and_depth()
     assert breadth.emitted == 8
     e, rounds = theory.tokens_per_round(0.8, 7), depth.count
     luck = SIGMAS * math.sqrt(theory.accepted_variance(0.8, 7) / rounds)
@@ -251,7 +250,9 @@ def test_9_the_policy_admits_a_draft_while_it_is_worth_its_slot(
     policy.log_likelihood = {r: np.array([0.0, -99.0] if r < 8 else [-99.0, 0.0]) for r in range(16)}
     batch = Batch(0, 16, 16, 0, 16, 6, requests, np.full(16, 100), np.full(16, 100), cost)
     depths = np.asarray(policy.draft_depths(batch))
-    emitted = sum(theory.tokens_per_round(rates[int(not e)], int(k)) for e, k in zip(easy, depths, strict=True))
+    emitted = sum(
+        theory.tokens_per_round(rates[int(not e)], int(k)) for e, k in zip(easy, depths, strict=True)
+    )
     slot = per_token_ms * emitted / (20.0 + per_token_ms * (16 + depths.sum()))
     for e, k in zip(easy, depths.tolist(), strict=True):
         a = rates[int(not e)]

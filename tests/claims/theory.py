@@ -69,7 +69,7 @@ def compute_ms(profile: Profile, tokens: float, query_context: float) -> float:
 
 def terms_ms(terms: Iterable[Term], shape: Shape) -> float:
     """The terms of one pass added up at one shape."""
-    return sum(map(lambda term: _term_ns(term, shape), terms)) / 1e6
+    return sum(_term_ns(term, shape) for term in terms) / 1e6
 
 
 def _term_ns(term: Term, shape: Shape) -> float:
@@ -111,7 +111,9 @@ def draft_ms(drafter: Drafter, sequences: float, depth: int, first: float, conte
     return terms_ms(drafter.first, {**shape, "tokens": first}) + (depth - 1) * further
 
 
-def round_ms(profile: Profile, drafter: Drafter, sequences: float, depth: int, a: float, context: float) -> float:
+def round_ms(
+    profile: Profile, drafter: Drafter, sequences: float, depth: int, a: float, context: float
+) -> float:
     """A whole step at a uniform depth and iid acceptance, the first draft pass over what was kept."""
     kept = sequences * tokens_per_round(a, depth)
     return target_ms(profile, sequences, depth, context) + draft_ms(drafter, sequences, depth, kept, context)

@@ -25,7 +25,12 @@ def linear_profile(
     d2), the drafter's first pass takes d0 + d1 * tokens and each further pass d2 (all ms).
     """
     work = ModelWork(
-        name="m", parameters=1e9, weight_bytes=2e9, read_bytes=2e9, flops_per_token=2e9, kv_bytes_per_token=1e5
+        name="m",
+        parameters=1e9,
+        weight_bytes=2e9,
+        read_bytes=2e9,
+        flops_per_token=2e9,
+        kv_bytes_per_token=1e5,
     )
     verify = Term(
         name="linear",
@@ -37,7 +42,11 @@ def linear_profile(
     drafters = {}
     if draft is not None:
         first = Term(
-            name="d", mark="analytic", source="test", fixed_ns=draft[0] * 1e6, per_ns={"tokens": draft[1] * 1e6}
+            name="d",
+            mark="analytic",
+            source="test",
+            fixed_ns=draft[0] * 1e6,
+            per_ns={"tokens": draft[1] * 1e6},
         )
         further = Term(name="d", mark="analytic", source="test", fixed_ns=draft[2] * 1e6)
         drafters["d"] = Drafter(kind=kind, first=(first,), next=(further,))  # type: ignore[arg-type]

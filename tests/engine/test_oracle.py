@@ -18,7 +18,9 @@ def states(draw: st.DrawFn) -> Batch:
     """A random batch with random, even non-monotone, step costs."""
     n = draw(st.integers(1, 12))
     profile = linear_profile(
-        draw(st.floats(0, 20)), draw(st.floats(0, 2)), draft=(draw(st.floats(0, 3)), 0.01, draw(st.floats(0, 3)))
+        draw(st.floats(0, 20)),
+        draw(st.floats(0, 2)),
+        draft=(draw(st.floats(0, 3)), 0.01, draw(st.floats(0, 3))),
     )
     ns = draw(st.lists(st.floats(1e5, 3e7), min_size=6, max_size=6))
     jagged = Term(

@@ -49,9 +49,7 @@ def derive(name: str, groundtruth: Path) -> dict[str, Any]:
         "input": quantile_grid(prompt, SIDE_P),
         "output": quantile_grid(output, SIDE_P),
         "joint": {
-            "output_by_input_rank": [
-                quantile_grid(cell, CELL_P) for cell in np.array_split(by_prompt, CELLS)
-            ]
+            "output_by_input_rank": [quantile_grid(cell, CELL_P) for cell in np.array_split(by_prompt, CELLS)]
         },
     }
 

@@ -80,7 +80,9 @@ def vllm_a100() -> Profile:
             why="the version is not stated; the oldest vLLM whose host time is published is 0.10.1",
         ),
     )
-    return _derived(base.model_copy(update={"target": target}), "llama-3.1-8b-a100-vllm-old", 0.0, assumptions)
+    return _derived(
+        base.model_copy(update={"target": target}), "llama-3.1-8b-a100-vllm-old", 0.0, assumptions
+    )
 
 
 def _derived(base: Profile, name: str, loop_ns: float, assumptions: tuple[Assumption, ...]) -> Profile:
@@ -103,7 +105,10 @@ def _derived(base: Profile, name: str, loop_ns: float, assumptions: tuple[Assump
             "command": COMMAND,
             "drafters": drafters,
             "assumptions": (*assumptions, passes, memory),
-            "sources": (*base.sources, Source(name=PR, what="acceptance length and TPOT by depth", date="2025-07")),
+            "sources": (
+                *base.sources,
+                Source(name=PR, what="acceptance length and TPOT by depth", date="2025-07"),
+            ),
             "samples": (),
             "notes": "For a published case (docs/validation.md), not for planning.",
         }

@@ -1,6 +1,6 @@
 """The page that compares published measurements with simulations of them (docs/validation.md).
 
-    python -m tests.published.page --groundtruth ../shared/groundtruth --out docs/validation.md
+python -m tests.published.page --groundtruth ../shared/groundtruth --out docs/validation.md
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from string import Template
+from typing import Final
 
 from calibrate.profile import write_atomically
-from tests.published import words
 from tests.published.measure import (
     Arms,
     BenchCase,
@@ -23,31 +24,34 @@ from tests.published.measure import (
     shares,
 )
 
+TEXT: Final = Path(__file__).with_name("validation.md.in")
+"""The page's sentences, with a ``$name`` for each table."""
+
+DRAFTER_NAMES: Final = {"none": "none", "eagle": "EAGLE", "ngram": "n-gram"}
+BENCH_HEAD: Final = (
+    "dataset | drafter | batch | published | simulated | error | within 10 % | composed costs | error"
+)
+SHARES_HEAD: Final = "drafter | batch | draft | verify | sampling and overhead"
+CROSSING_HEAD: Final = "engine | drafter | loses from, published | loses from, simulated | within a grid step"
+BATCHES: Final = "2 | 4 | 8 | 16 | 24 | 32 | 48 | 56 | 64"
+
 
 def page(groundtruth: Path) -> str:
     """Run every published scenario; Markdown."""
     bench = [(case, case.simulate(), case.simulate_composed()) for case in bench_cases(groundtruth)]
     paper = [(case, case.simulate()) for case in paper_cases(groundtruth)]
     eagle = next(arms for case, arms, _ in bench if (case.dataset, case.drafter) == ("GSM8K", "eagle"))
-    parts = (
-        words.INTRODUCTION,
-        words.BENCH,
-        table(words.BENCH_HEAD, (row for run in bench for row in bench_rows(*run))),
-        words.BENCH_INPUTS,
-        words.BENCH_READING,
-        table(words.SHARES_HEAD, share_rows(groundtruth, eagle)),
-        words.SHARES_READING,
-        words.PAPER,
-        table(words.PAPER_HEAD, (row for run in paper for row in paper_rows(*run))),
-        table(words.CROSSING_HEAD, (crossing_row(*run) for run in paper)),
-        words.PAPER_INPUTS,
-        words.PAPER_READING,
-        table(words.IMPLIED_HEAD, (implied_row(*run) for run in paper)),
-        words.PAPER_CAUSE,
-        table(words.HEADS_HEAD, head_rows([case for case, _ in paper])),
-        words.HEADS_READING,
-    )
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    tables = {
+        "bench": table(BENCH_HEAD, (row for run in bench for row in bench_rows(*run))),
+        "shares": table(SHARES_HEAD, share_rows(groundtruth, eagle)),
+        "ratios": table(
+            f"engine | drafter | | {BATCHES}", (row for run in paper for row in paper_rows(*run))
+        ),
+        "crossings": table(CROSSING_HEAD, (crossing_row(*run) for run in paper)),
+        "implied": table(f"engine | drafter | {BATCHES}", (implied_row(*run) for run in paper)),
+        "heads": table(f"engine | expected | {BATCHES}", head_rows([case for case, _ in paper])),
+    }
+    return Template(TEXT.read_text(encoding="utf-8")).substitute(tables)
 
 
 def table(head: str, rows: Iterable[Sequence[str]]) -> str:
@@ -65,7 +69,7 @@ def bench_rows(case: BenchCase, fitted: Arms, composed: Arms) -> list[list[str]]
     return [
         [
             case.dataset,
-            words.DRAFTER_NAMES[case.drafter],
+            DRAFTER_NAMES[case.drafter],
             str(batch),
             f"{published:.3f}",
             f"{fitted[batch].ratio:.3f}",
@@ -90,7 +94,7 @@ def share_rows(groundtruth: Path, arms: Arms) -> Iterable[list[str]]:
         for batch in (1, 64, 128):
             run = arms[batch].plain if method == "none" else arms[batch].drafting
             pairs = zip(published[method, batch].values(), shares(run).values(), strict=True)
-            yield [words.DRAFTER_NAMES[method], str(batch), *(f"{a:.1f} / {b:.1f}" for a, b in pairs)]
+            yield [DRAFTER_NAMES[method], str(batch), *(f"{a:.1f} / {b:.1f}" for a, b in pairs)]
 
 
 # -- EAGLE-3 paper ---------------------------------------------------------------------------------

@@ -41,7 +41,11 @@ class Case:
     def verdict(self) -> str:
         """``reproduced``, or ``in part`` with the number of sentences that hold."""
         held = sum(check.holds for check in self.checks)
-        return "reproduced" if held == len(self.checks) else f"in part: {held} of {len(self.checks)} sentences hold"
+        return (
+            "reproduced"
+            if held == len(self.checks)
+            else f"in part: {held} of {len(self.checks)} sentences hold"
+        )
 
 
 def _within(simulated: Sequence[float], reported: Sequence[float], band: float) -> bool:
@@ -65,6 +69,20 @@ BASELINE: Final = (128.73, 245.14, 453.78, 792.05, 1262.11, 1862.19, 2425.03)
 MEDUSA: Final = (155.06, 293.14, 550.85, 911.77, 1318.1, 1681.17, 1769.62)
 
 
+def u01_closed_form(paid_again: float) -> tuple[float, ...]:
+    """Speedups by formula when verified tokens pay ``paid_again`` of the step's growth with the batch.
+
+    Acceptance is fitted at one client, as in the scenario; 3.45 ms a round, depth 4.
+    """
+    clients = np.asarray(CLIENTS, float)
+    plain = 1e3 * clients / np.asarray(BASELINE)
+    slope = (plain[-1] - plain[-2]) / (clients[-1] - clients[-2])
+    beyond = slope * np.maximum(5 * clients - clients[-1], 0)
+    wide = np.interp(5 * clients, clients, plain) + beyond
+    rounds = plain + paid_again * (wide - plain) + 3.45
+    return tuple((plain / rounds / (plain[0] / rounds[0]) * MEDUSA[0] / BASELINE[0]).tolist())
+
+
 def u01() -> Case:
     """Medusa's crossover over the number of clients."""
     loads = tuple(f"c={clients}" for clients in CLIENTS)
@@ -77,14 +95,18 @@ def u01() -> Case:
         "vLLM PR 4978: Mistral-7B, top-1 Medusa heads, MT-Bench, temperature 0, H100",
         ("u01-medusa",),
         "Step time from the baseline's tok/s. Depth 4 (the author's four heads). Acceptance length 1.82, fitted at "
-        "one client alone. Not in the thread, so taken from elsewhere before looking at the result: a speculative "
-        "step costs 3.1 ms more on that vLLM (PR 5000) and reading the heads 0.35 ms; 38 % of a step's growth with "
-        "the batch is device time and is paid again by every verified token (vLLM blog, 2024-09-05).",
+        "one client alone. Two numbers that the thread does not give come from elsewhere: a speculative step costs "
+        "3.1 ms more on that vLLM (PR 5000) and reading the heads 0.35 ms; 38 % of a step's growth with the batch is "
+        "device time (vLLM blog, 2024-09-05), and only that is paid again by every verified token. They were chosen "
+        "with the reported speedups in view, so the crossover is an explanation, not a blind prediction. The last two "
+        "rows are what the same formula says if verified tokens pay all of the growth, or none.",
         (
             ("clients", *map(str, CLIENTS)),
             ("reported speedup", *_three(seen)),
             ("simulated", *_three(got)),
             ("difference", *_signed(got, seen)),
+            ("all of the growth paid again", *_three(u01_closed_form(1.0))),
+            ("none of it", *_three(u01_closed_form(0.0))),
         ),
         (
             Check("The baseline comes back to within 0.1 %.", bool(np.allclose(plain, BASELINE, rtol=1e-3))),
@@ -93,12 +115,12 @@ def u01() -> Case:
             Check("2 to 32 clients are within 0.08.", _within(got[1:6], seen[1:6], 0.08)),
             Check("64 clients are within 0.08.", _within(got[6:], seen[6:], 0.08)),
         ),
-        "The baseline is a straight line in the batch (7.5 ms + 0.3 ms per client), so whatever the depth, a "
-        "speculative step along it is a straight line too, and the speedup a hyperbola; the reported one stays flat "
-        "to 4 clients and then drops faster than any hyperbola through its first point (the best of them misses by "
-        "0.08). What bends it must lie off the baseline: how wide the verify pass was, and what it cost at 320 rows, "
-        "beyond the 64 that were measured and beyond that vLLM's largest captured graph (256). The report is itself "
-        "uncertain there: at temperature 1 the same table gives 0.97 at 64 clients.",
+        "The baseline is nearly a straight line in the batch (7.5 ms + 0.3 ms per client), so whatever the depth, a "
+        "speculative step along it is one too, and the speedup a hyperbola; the reported one stays flat to 4 clients "
+        "and then drops faster than any hyperbola through its first point (the best of them misses by 0.08). What "
+        "bends it must lie off the baseline: how wide the verify pass was, and what it cost at 320 rows, beyond the "
+        "64 that were measured and beyond the largest graph that vLLM captured (256). The report is itself uncertain "
+        "there: at temperature 1 the same table gives 0.97 at 64 clients.",
     )
 
 
@@ -106,6 +128,18 @@ CONTEXTS: Final = (400, 900, 1900, 4000)
 OFF: Final = (2711.7, 1987.1, 1815.2, 1535.9)
 DEPTH_3: Final = (2139.8, 1838.9, 1822.4, 1692.8)
 SCHEDULE: Final = (1875.6, 1453.5, 1416.6, 1232.8)
+
+
+def u02_closed_form() -> tuple[float, ...]:
+    """k=3 over off when the plain steps are the reported ones and drafting adds a constant.
+
+    Tokens per round and the constant follow from the two ends.
+    """
+    plain = 1e3 * 256 / np.asarray(OFF)
+    ends = np.array([0, -1])
+    seen = np.asarray(DEPTH_3)[ends] / np.asarray(OFF)[ends]
+    tokens, extra = np.linalg.solve(np.stack([plain[ends], -seen], axis=1), seen * plain[ends])
+    return tuple((tokens * plain / (plain + extra)).tolist())
 
 
 def u02() -> Case:
@@ -119,7 +153,7 @@ def u02() -> Case:
         "Does a longer context move the point where speculation stops paying?",
         "vLLM issue 49986: dense 31B FP8, 256 clients, 100 output tokens, shared prefix, H100 NVL",
         ("u02-context",),
-        "Six numbers fitted to contexts 400 and 4000: a step of 256 sequences (85.4 ms + 79.4 ns per KV token read), "
+        "Five numbers fitted to contexts 400 and 4000: a step of 256 sequences (85.4 ms + 79.4 ns per KV token read), "
         "of 1024 tokens (+142 ms), what depth 0 costs beside plain decoding (42 ms), acceptance length 2.32. "
         "Contexts 900 and 1900 are predicted.",
         (
@@ -127,6 +161,7 @@ def u02() -> Case:
             ("reported k=3 / off", *_three(seen)),
             ("simulated", *_three(got)),
             ("difference", *_signed(got, seen)),
+            ("by formula, with the reported plain steps", *_three(u02_closed_form())),
             ("reported schedule / off", *_three(seen_zero)),
             ("simulated", *_three(zero)),
             ("difference", *_signed(zero, seen_zero)),
@@ -135,15 +170,14 @@ def u02() -> Case:
             Check("k=3 against off rises with the context.", _falls([-ratio for ratio in got])),
             Check("It crosses 1 between 900 and 4000 tokens.", got[1] < 1 < got[3]),
             Check("The fitted contexts come back to within 0.01.", _within(got[::3], seen[::3], 0.01)),
-            Check("900 and 1900 tokens are within 0.10.", _within(got[1:3], seen[1:3], 0.10)),
             Check("900 and 1900 tokens are within 0.05.", _within(got[1:3], seen[1:3], 0.05)),
             Check("The schedule that is off above 128 stays below 0.85 of off.", max(zero) < 0.85),
             Check("It is within 0.04 of the report at every context.", _within(zero, seen_zero, 0.04)),
         ),
         "A profile's attention is a straight line in the context. This model's plain step is not: 94, 129, 141 and "
         "167 ms at the four contexts, as sliding-window layers make it (they stop growing at their window). With the "
-        "reported plain steps in place of the straight line, the same two fitted numbers give 0.96 and 1.01 at 900 "
-        "and 1900 tokens. With `draft_at_depth_zero: false` the schedule reaches the line of off, as it should.",
+        "reported plain steps in place of the straight line, the two ends give 900 and 1900 tokens to 0.03 (the row "
+        "by formula). With `draft_at_depth_zero: false` the schedule reaches the line of off, as it should.",
     )
 
 
@@ -193,7 +227,12 @@ def u04() -> Case:
     got = {row.name: row.simulated for row in DRAFTERS}
     residuals = [row.residual_ms for row in DRAFTERS]
     rows = (
-        (row.name, f"{row.accept:.3f}", *_three((row.closed_form, got[row.name], row.observed)), f"{r:.1f} ms")
+        (
+            row.name,
+            f"{row.accept:.3f}",
+            *_three((row.closed_form, got[row.name], row.observed)),
+            f"{r:.1f} ms",
+        )
         for row, r in zip(DRAFTERS, residuals, strict=True)
     )
     return Case(
@@ -203,18 +242,26 @@ def u04() -> Case:
         tuple(row.scenario for row in DRAFTERS),
         "Draft and verify times and acceptance lengths as posted; no host time. The simulated speedup is scaled to "
         "the posted acceptance length, from which a run of 20,000 tokens differs by chance (about 1 %).",
-        (("drafter", "accept length", "closed form", "simulated", "observed", "unexplained per round"), *rows),
+        (
+            ("drafter", "accept length", "closed form", "simulated", "observed", "unexplained per round"),
+            *rows,
+        ),
         (
             Check(
                 "Without host time, each is within 0.5 % of its closed form.",
                 all(abs(got[row.name] / row.closed_form - 1) <= 0.005 for row in DRAFTERS),
             ),
-            Check("MTP is before DFlash2, and DFlash2 before DSpark.", got["MTP"] > got["DFlash2"] > got["DSpark"]),
+            Check(
+                "MTP is before DFlash2, and DFlash2 before DSpark.",
+                got["MTP"] > got["DFlash2"] > got["DSpark"],
+            ),
             Check(
                 "All three are 4 to 11 % above what was observed.",
                 all(1.04 < got[row.name] / row.observed < 1.11 for row in DRAFTERS),
             ),
-            Check("No one constant explains the rest: it differs fivefold.", max(residuals) > 5 * min(residuals)),
+            Check(
+                "No one constant explains the rest: it differs fivefold.", max(residuals) > 5 * min(residuals)
+            ),
         ),
         "Two drafters that the step times call a small win lost in practice. Host time per round (here 2 to 10 ms) "
         "decides such cases; `engine.step_overhead` sets it.",
@@ -237,9 +284,16 @@ def u10() -> Case:
         ("u10-depth",),
         "Acceptance 0.515 per token and 0.652 ms per draft step (with verifying its token), fitted to depths 2 and "
         "7. Depth 4 is predicted.",
-        (("depth", *map(str, DEPTHS)), ("reported speedup", *seen), ("simulated", *_three(tuple(got.values())))),
         (
-            Check("Depths 2 and 7 come back to within 0.01.", all(abs(got[k] - EAGLE1[k]) < 0.01 for k in (2, 7))),
+            ("depth", *map(str, DEPTHS)),
+            ("reported speedup", *seen),
+            ("simulated", *_three(tuple(got.values()))),
+        ),
+        (
+            Check(
+                "Depths 2 and 7 come back to within 0.01.",
+                all(abs(got[k] - EAGLE1[k]) < 0.01 for k in (2, 7)),
+            ),
             Check("Depth 4 is within 0.03.", abs(got[4] - EAGLE1[4]) < 0.03),
             Check("The best depth is 2 or 3.", max(got, key=lambda k: got[k]) in (2, 3)),
             Check("Depth 7 is slower than depth 2.", got[7] < got[2]),

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from calibrate.profile import write_atomically
 from tests.situations.cases import CASES, Case
 from tests.situations.replay import ROOT
@@ -33,10 +35,12 @@ def page() -> str:
 def _section(case: Case) -> str:
     files = ", ".join(f"`{name}.yaml`" for name in case.scenarios)
     checks = "".join(f"- {'yes' if check.holds else '**no**'}: {check.says}\n" for check in case.checks)
-    return (
-        f"\n## {case.id}: {case.title}\n\n"
-        f"{case.source}. Scenario: {files}.\n\n{case.inputs}\n\n{_table(case.table)}\n{checks}\n{case.reading}\n"
-    )
+    intro = f"{_wrapped(f'{case.source}. Scenario: {files}.')}\n\n{_wrapped(case.inputs)}"
+    return f"\n## {case.id}: {case.title}\n\n{intro}\n\n{_table(case.table)}\n{checks}\n{_wrapped(case.reading)}\n"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _table(rows: tuple[tuple[str, ...], ...]) -> str:

@@ -1,0 +1,129 @@
+"""The end of a step: ask the policy for depths, give the sequences their drafts, run the drafter."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.cost.step_cost import StepCost
+from sim.engine.batch import DRAFT, END, GRANTED, POINTER, REQUEST, TOKENS, Int64
+from sim.engine.config import Behaviour
+from sim.engine.plan import Plan
+from sim.engine.scheduler import Scheduler
+from sim.policies.base import Batch, Depths, Policy
+
+Passes = tuple[tuple[int, int, int], ...]
+"""(passes, sequences, KV tokens read) of the drafter's passes after the first."""
+
+
+class Drafted(NamedTuple):
+    """What the drafter did in one step (all zero when it did not run)."""
+
+    ns: int = 0
+    depth: int = 0
+    passes: int = 0
+    first_tokens: int = 0
+    next_tokens: int = 0
+    context: int = 0
+
+
+class Drafting:
+    """Policy and drafter of one replica, over the scheduler's running batch.
+
+    ``survivors`` are the columns of the sequences that emitted and go on, ``None`` when all
+    running sequences do.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, cost: StepCost, policy: Policy, behaviour: Behaviour, max_depth: int
+    ) -> None:
+        self.scheduler, self.batch, self.cost, self.policy = scheduler, scheduler.batch, cost, policy
+        self.behaviour, self.max_depth = behaviour, max_depth
+
+    def choose(self, plan: Plan, survivors: Int64 | None, now: int) -> Depths:
+        """Ask the policy, cap its answer, and give the survivors their drafts.
+
+        Returns the depths to draft; what is carried into verification may be less.
+        """
+        if not self.policy.drafts:
+            return 0
+        view = self._view(plan, survivors, now)
+        depths = self.policy.draft_depths(view)
+        if not self.behaviour.draft_past_end:
+            depths = np.minimum(depths, view.remaining_tokens - 1)
+        carried = depths
+        if self.policy.wants_confidence:
+            claims = self.scheduler.arena.claims.take(self._rows(POINTER, survivors), axis=0)
+            carried = np.minimum(self.policy.verify_depths(view, depths, claims), depths)
+        self._carry(carried, survivors)
+        return depths
+
+    def _carry(self, depths: Depths, survivors: Int64 | None) -> None:
+        """Set the drafts of the survivors; whoever else was in the step carries none."""
+        a, n = self.batch.a, self.batch.n
+        if survivors is None:
+            a[DRAFT, :n] = depths
+            return
+        a[DRAFT, :n][a[GRANTED, :n] > 0] = 0
+        a[DRAFT, survivors] = depths
+
+    def _rows(self, row: int, survivors: Int64 | None) -> Int64:
+        values = self.batch.a[row, : self.batch.n]
+        return values if survivors is None else values[survivors]
+
+    def _view(self, plan: Plan, survivors: Int64 | None, now: int) -> Batch:
+        """What the engine knows at this moment, over the sequences that will carry drafts."""
+        tokens, pointers = self._rows(TOKENS, survivors), self._rows(POINTER, survivors)
+        future = self.policy.clairvoyant
+        return Batch(
+            now_ns=now,
+            scheduled=plan.sequences,
+            running=self.batch.n,
+            waiting=len(self.scheduler.waiting),
+            step_tokens=plan.tokens,
+            max_depth=self.max_depth,
+            request=self._rows(REQUEST, survivors),
+            context_tokens=tokens,
+            remaining_tokens=self._rows(END, survivors) - tokens,
+            cost=self.cost,
+            run=self.scheduler.arena.runs.take(pointers).astype(np.int64) if future else None,
+        )
+
+    def draft(self, plan: Plan, survivors: Int64 | None, emitted: Int64, depths: Depths) -> Drafted:
+        """Run the drafter for the chosen depths; what it did and how long it took."""
+        if not self.policy.drafts:
+            return Drafted()
+        depth = depths if isinstance(depths, int) else int(np.max(depths, initial=0))
+        if depth == 0 and not self.behaviour.draft_at_depth_zero:
+            return Drafted()
+        rows, context, further = self._passes(plan, survivors, depths, depth)
+        over = plan.tokens
+        if self.behaviour.draft_pass_over == "emitted":
+            prefilled = len(emitted) - plan.decodes
+            over = int(emitted.sum()) - prefilled + plan.prefill_tokens
+        return Drafted(
+            ns=self.cost.draft_ns(over, rows, context, plan.prefill_pairs, further),
+            depth=depth,
+            passes=1 + sum(passes for passes, _, _ in further),
+            first_tokens=over,
+            next_tokens=sum(passes * sequences for passes, sequences, _ in further),
+            context=context + sum(passes * read for passes, _, read in further),
+        )
+
+    def _passes(
+        self, plan: Plan, survivors: Int64 | None, depths: Depths, depth: int
+    ) -> tuple[int, int, Passes]:
+        """Sequences and KV tokens of the drafter's first pass, and the passes after it."""
+        if self.behaviour.draft_for_finished:
+            rows, context = plan.sequences, plan.kv_tokens
+        else:
+            kept = self._rows(TOKENS, survivors)
+            rows, context = len(kept), int(kept.sum())
+        if not self.cost.sequential or depth <= 1:
+            return rows, context, ()
+        if isinstance(depths, int) or self.behaviour.draft_uniformly:
+            return rows, context, ((depth - 1, rows, context),)
+        tokens = self._rows(TOKENS, survivors)
+        reach = [depths > level for level in range(1, depth)]
+        return rows, context, tuple((1, int(r.sum()), int(tokens[r].sum())) for r in reach)

@@ -1,0 +1,64 @@
+"""What the scheduler granted for one step, summed up for the costs and for acceptance."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.engine.batch import COMPUTED, GRANTED, KNOWN, Int64, RunningBatch
+
+
+class Plan(NamedTuple):
+    """What one step computes, after scheduling: sums, and arrays over the emitting sequences.
+
+    ``emitters`` are their columns in the batch, ``None`` when every running sequence emits;
+    ``verified`` the drafts verified for each. ``kv_tokens`` is the KV read by all sequences,
+    ``context`` that of decoding ones.
+    """
+
+    sequences: int
+    decodes: int
+    tokens: int
+    logits: int
+    kv_tokens: int
+    context: int
+    query_context: int
+    prefill_tokens: int
+    prefill_pairs: int
+    verified: Int64
+    emitters: Int64 | None
+
+
+def decode_plan(batch: RunningBatch) -> Plan:
+    """Every sequence decodes and emits: one known token and its drafts each."""
+    n = batch.n
+    granted = batch.a[GRANTED, :n]
+    tokens = int(np.add.reduce(granted))
+    ends = batch.a[COMPUTED, :n] + granted
+    context = int(np.add.reduce(ends))
+    query_context = context if tokens == n else int(granted.dot(ends))
+    return Plan(n, n, tokens, tokens, context, context, query_context, 0, 0, granted - 1, None)
+
+
+def mixed_plan(batch: RunningBatch) -> Plan:
+    """Decodes beside prefill chunks, or sequences that got less than they wanted."""
+    granted, known, computed = batch.row(GRANTED), batch.row(KNOWN), batch.row(COMPUTED)
+    emitters = np.flatnonzero(granted >= known)
+    verified = granted[emitters] - known[emitters]
+    ends = (computed + granted) * (granted > 0)
+    decode = (known == 1) & (granted > 0)
+    chunk = np.where(decode, 0, granted)
+    return Plan(
+        sequences=int(np.count_nonzero(granted)),
+        decodes=int(np.count_nonzero(decode)),
+        tokens=int(granted.sum()),
+        logits=int(verified.sum()) + len(emitters),
+        kv_tokens=int(ends.sum()),
+        context=int(ends[decode].sum()),
+        query_context=int(granted[decode].dot(ends[decode])),
+        prefill_tokens=int(chunk.sum()),
+        prefill_pairs=int((chunk * computed + chunk * (chunk + 1) // 2).sum()),
+        verified=verified,
+        emitters=emitters,
+    )
