@@ -192,6 +192,16 @@ class Sample(_Frozen):
     source: str
 
 
+class StatedError(_Frozen):
+    """How far step times of this profile may be off: a share of the step, and what says so.
+
+    Differences between policies smaller than this are reported as none.
+    """
+
+    relative: float = Field(ge=0, lt=1)
+    basis: str
+
+
 class Profile(_Frozen):
     """One device serving one target with any of its drafters."""
 
@@ -207,6 +217,7 @@ class Profile(_Frozen):
     max_tokens: int = Field(gt=0, description="largest step (tokens) inside the measured domain")
     target: Target
     drafters: dict[str, Drafter] = Field(default_factory=dict)
+    error: StatedError | None = None
     sources: tuple[Source, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
     samples: tuple[Sample, ...] = ()

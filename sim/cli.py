@@ -246,21 +246,33 @@ def _output() -> Console:
 
 def _conclude(results: Results, out: Path | None, as_json: bool) -> None:
     """Print the verdicts (or the whole summary as JSON); write ``summary.json`` where a folder is given."""
-    import json
-
-    from sim.results.store import summary, write_json
+    from sim.results.store import json_text, summary, write_json
     from sim.results.terminal import verdicts
 
+    found = summary(results.comparison, results.about)
     if out is not None:
-        write_json(out / "summary.json", summary(results.comparison))
+        write_json(out / "summary.json", found)
     if as_json:
-        typer.echo(json.dumps(summary(results.comparison), indent=1))
+        typer.echo(json_text(found), nl=False)
     else:
         _output().print(verdicts(results.comparison))
+        _output().print(_basis(results.about), style="dim", highlight=False)
     for warning in results.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if out is not None:
         typer.echo(f"records and summary.json are in {out}", err=True)
+
+
+def _basis(about: dict[str, Any]) -> str:
+    """What the numbers stand on, in one or two lines."""
+    costs = ", ".join(
+        f"{p['name']} ({p['kind']}{', ±{:.0%}'.format(p['error']['relative']) if p['error'] else ''})"
+        for p in about["profiles"]
+    )
+    drafter = f", drafter {about['drafter']}" if about["drafter"] else ""
+    accepted = ", ".join(dict.fromkeys(process or "none" for process in about["acceptance"]))
+    lines = [f"step costs: {costs}{drafter}; acceptance: {accepted}, as the scenario states; {about['engine']}"]
+    return "\n".join([*lines, *dict.fromkeys(f"assumed: {text}" for text in about["assumptions"])])
 
 
 if __name__ == "__main__":

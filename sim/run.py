@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrate.profile import Profile, load_profile
+from sim import __version__
 from sim.acceptance.base import AcceptanceProcess
 from sim.acceptance.build import build_process
 from sim.acceptance.config import IidAcceptance
@@ -81,6 +83,11 @@ class Results:
     runs: dict[tuple[str, str, int], Finished]
     warnings: tuple[str, ...]
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the numbers stand on, for ``summary.json``: versions, profiles, acceptance, seeds."""
+        return provenance(self.scenario)
+
 
 def run_scenario(
     scenario: Scenario,
@@ -111,8 +118,8 @@ def run_scenario(
                     runs[cell.label, policy.title, seed] = run
                 progress(len(runs), len(tasks))
             compared.append(_compared(cell, runs))
-            on_cell(_comparison(scenario, compared[-1:]))
-    return Results(scenario, _comparison(scenario, compared), runs, _warnings(runs))
+            on_cell(_comparison(scenario, cells, compared[-1:]))
+    return Results(scenario, _comparison(scenario, cells, compared), runs, _warnings(runs))
 
 
 def _measured(scenario: Scenario, made: Iterator[Made]) -> list[Finished]:
@@ -223,8 +230,40 @@ def _compared(cell: Cell, runs: dict[tuple[str, str, int], Finished]) -> compare
     return compare.Cell(cell.label, tuple(result(policy) for policy in scenario.policies))
 
 
-def _comparison(scenario: Scenario, cells: list[compare.Cell]) -> compare.Comparison:
-    return compare.Comparison(tuple(cells), scenario.baseline, scenario.run.metric_name)
+def _comparison(
+    scenario: Scenario, cells: tuple[Cell, ...], compared: list[compare.Cell]
+) -> compare.Comparison:
+    """Cells under the largest error that one of their profiles states."""
+    profiles = (_profile(cell.scenario.profile_path) for cell in cells)
+    error = max(profile.error.relative if profile.error else 0.0 for profile in profiles)
+    return compare.Comparison(tuple(compared), scenario.baseline, scenario.run.metric_name, error)
+
+
+def provenance(scenario: Scenario) -> dict[str, Any]:
+    """Versions, profiles with their marks and errors, drafter, acceptance, engine and seeds."""
+    files = dict.fromkeys(cell.scenario.profile_path for cell in expand(scenario))
+    return {
+        "scenario": scenario.name,
+        "leadline": __version__,
+        "numpy": np.__version__,
+        "profiles": [_about_profile(_profile(path)) for path in files],
+        "drafter": scenario.drafter,
+        "acceptance": [config.process if config else None for config in scenario.acceptances],
+        "assumptions": [text for config in scenario.acceptances if config for text in config.assumptions],
+        "engine": scenario.engine.preset,
+        "seeds": list(scenario.run.seeds),
+    }
+
+
+def _about_profile(profile: Profile) -> dict[str, Any]:
+    error = profile.error.model_dump() if profile.error else None
+    return {
+        "name": profile.name,
+        "kind": profile.kind,
+        "created": profile.created,
+        "command": profile.command,
+        "error": error,
+    }
 
 
 def _warnings(runs: dict[tuple[str, str, int], Finished]) -> tuple[str, ...]:

@@ -68,10 +68,14 @@ def is_complete(directory: Path) -> bool:
     return (directory / RUN_FILE).exists()
 
 
-def summary(comparison: Comparison) -> dict[str, Any]:
-    """A comparison as plain data in a stable order, the content of ``summary.json``."""
+def summary(comparison: Comparison, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A comparison as plain data in a stable order, the content of ``summary.json``.
+
+    ``about`` says what the numbers stand on: versions, profiles, seeds.
+    """
     return {
         "schema": SUMMARY_SCHEMA,
+        "about": dict(about or {}),
         "baseline": comparison.baseline,
         "metric": comparison.metric,
         "error": comparison.error,
@@ -80,9 +84,14 @@ def summary(comparison: Comparison) -> dict[str, Any]:
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write canonical JSON: keys as they stand, floats by ``repr``, NaN and infinity as null."""
-    text = json.dumps(_finite(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """Write canonical JSON into its place, whole or not at all."""
+    text = json_text(data)
     _replace(path, lambda temporary: _write_text(temporary, text))
+
+
+def json_text(data: Mapping[str, Any]) -> str:
+    """Canonical JSON: keys as they stand, floats by ``repr``, NaN and infinity as null."""
+    return json.dumps(_finite(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_json(path: Path, schema: str) -> dict[str, Any]:

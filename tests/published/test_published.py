@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from tests.published.derive import NAMES, derive
 from tests.published.measure import (
     ROOT,
     SCENARIOS,
-    Arms,
     BenchCase,
     PaperCase,
     bench_cases,
@@ -37,11 +35,6 @@ needs_tables = pytest.mark.skipif(
     not GROUNDTRUTH.is_dir(), reason="the published tables are not at ../shared/groundtruth"
 )
 STEMS = sorted(path.stem for path in SCENARIOS.glob("*.yaml"))
-
-
-@cache
-def simulated(stem: str) -> Arms:
-    return simulate(stem)
 
 
 def bench_case(dataset: str, drafter: str) -> BenchCase:
@@ -72,7 +65,7 @@ def test_ratios_of_specdecode_bench_are_within_10_percent(
 ) -> None:
     """SpecDecode-Bench Fig. 1; EAGLE on CNN/DM at 1 and 16 is a known miss (docs/validation.md)."""
     case = bench_case(dataset, drafter)
-    arms = simulated(case.stem)
+    arms = case.simulate()
     errors = {batch: error(arms[batch].ratio, case.published[batch]) for batch in batches}
     assert {batch: e for batch, e in errors.items() if abs(e) > case.limit} == {}
 
@@ -83,7 +76,7 @@ def test_eagle3_wins_at_every_batch_size_as_published(engine: str) -> None:
     """EAGLE-3 paper Tables 3 and 5: its ratio stays above 1 over the whole grid."""
     case = paper_case(engine, "EAGLE-3")
     assert min(case.published.values()) > 1
-    assert paper_passes(case, simulated(case.stem))
+    assert paper_passes(case, case.simulate())
 
 
 @needs_tables

@@ -8,39 +8,39 @@ from __future__ import annotations
 import textwrap
 
 from calibrate.profile import write_atomically
-from tests.situations.cases import CASES, Case
+from tests.situations.case import Case
+from tests.situations.cases import CASES
 from tests.situations.replay import ROOT
 
 PAGE = ROOT / "docs" / "situations.md"
 
-_HEAD = """# Situations that users reported
-
-Each of these is a public report with numbers, replayed by a scenario in `scenarios/situations`. Profiles with a
-short name ending in the case (`...-u01`) are fitted to the report's own step times by `python -m calibrate.from_steps`;
-each holds the command that made it. What was fitted and what was predicted is said in every case. Reported numbers are
-the posters', not measured again.
-
-Run one: `leadline run scenarios/situations/u10-depth.yaml`. This page is written by `python -m tests.situations.page`.
-
-"""
+_TITLE = "# Situations that users reported"
+_INTRO = """Each of these is a public report with numbers, replayed by a scenario in `scenarios/situations`.
+    Profiles whose name ends in the case (`...-u01`) are fitted to the report's own step times by
+    `python -m calibrate.from_steps`; each holds the command that made it. What was fitted and what was
+    predicted is said in every case. Reported numbers are the posters', not measured again."""
+_RUN = """Run one: `leadline run scenarios/situations/u10-depth.yaml`. This page is written by
+    `python -m tests.situations.page`."""
 
 
 def page() -> str:
     """The whole page."""
     cases = [make() for make in CASES.values()]
     overview = _table((("case", "question", "verdict"), *((c.id, c.title, c.verdict) for c in cases)))
-    return _HEAD + overview + "".join(_section(case) for case in cases)
+    head = f"{_TITLE}\n\n{_wrapped(_INTRO)}\n\n{_wrapped(_RUN)}\n\n"
+    return head + overview + "".join(_section(case) for case in cases)
 
 
 def _section(case: Case) -> str:
     files = ", ".join(f"`{name}.yaml`" for name in case.scenarios)
     checks = "".join(f"- {'yes' if check.holds else '**no**'}: {check.says}\n" for check in case.checks)
     intro = f"{_wrapped(f'{case.source}. Scenario: {files}.')}\n\n{_wrapped(case.inputs)}"
-    return f"\n## {case.id}: {case.title}\n\n{intro}\n\n{_table(case.table)}\n{checks}\n{_wrapped(case.reading)}\n"
+    body = f"{intro}\n\n{_table(case.table)}\n{checks}\n{_wrapped(case.reading)}"
+    return f"\n## {case.id}: {case.title}\n\n{body}\n"
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _table(rows: tuple[tuple[str, ...], ...]) -> str:

@@ -12,7 +12,8 @@ from sim.results.terminal import render
 from sim.run import run_scenario
 from sim.scenario.lint import lint
 from sim.scenario.load import read_scenario
-from tests.situations.cases import CASES, OFF, SCHEDULE
+from tests.situations.cases import CASES
+from tests.situations.crossovers import OFF, SCHEDULE
 from tests.situations.page import PAGE, page
 from tests.situations.replay import SCENARIOS, results, scenario
 
@@ -76,7 +77,7 @@ def test_no_metric_is_called_itl_without_being_the_gap_between_chunks() -> None:
 
 
 def test_the_wide_table_shows_both_numbers_each_under_its_name() -> None:
-    """U14: 3.4 stands under TPOT and 8.7 under ITL; no column is called ITL without saying which statistic."""
+    """U14: 3.4 stands under TPOT mean and 8.7 under ITL mean."""
     console = Console(width=200)
     with console.capture() as capture:
         console.print(render(results("u14-metric-names").comparison, wide=True, width=200))

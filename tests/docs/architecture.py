@@ -1,0 +1,51 @@
+"""The module list of docs/architecture.md, from the modules' own first sentences.
+
+``python -m tests.docs.architecture`` writes the page again; a test keeps it true.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "architecture.md"
+START = "<!-- modules -->"
+PACKAGES = {
+    "sim": "the simulator; never imports torch",
+    "sim/scenario": "one YAML file in, a frozen `Scenario` or every mistake out",
+    "sim/workload": "which requests arrive, when, how long they are",
+    "sim/acceptance": "which drafts survive, fixed before any policy acts",
+    "sim/cost": "what a step costs, moves and computes",
+    "sim/policies": "how deep to speculate",
+    "sim/engine": "what the serving engine does around the policy",
+    "sim/results": "records, metrics, comparison, tables, files",
+    "calibrate": "where step costs come from; never imports `sim`",
+    "calibrate/compose": "profiles added up from published kernel measurements",
+}
+
+
+def first_sentence(file: Path) -> str:
+    """The first paragraph of a module's docstring, on one line."""
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def modules() -> str:
+    """One line per module, by package."""
+    lines = []
+    for package, about in PACKAGES.items():
+        lines.append(f"\n### `{package}/`: {about}\n")
+        for file in sorted((ROOT / package).glob("*.py")):
+            if file.name != "__init__.py":
+                lines.append(f"- `{file.name}`: {first_sentence(file)}")
+    return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """The page with its module list made anew."""
+    return PAGE.read_text(encoding="utf-8").split(START)[0] + START + "\n" + modules()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
