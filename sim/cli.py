@@ -271,7 +271,9 @@ def _basis(about: dict[str, Any]) -> str:
     )
     drafter = f", drafter {about['drafter']}" if about["drafter"] else ""
     accepted = ", ".join(dict.fromkeys(process or "none" for process in about["acceptance"]))
-    lines = [f"step costs: {costs}{drafter}; acceptance: {accepted}, as the scenario states; {about['engine']}"]
+    lines = [
+        f"step costs: {costs}{drafter}; acceptance: {accepted}, as the scenario states; {about['engine']}"
+    ]
     return "\n".join([*lines, *dict.fromkeys(f"assumed: {text}" for text in about["assumptions"])])
 
 

@@ -6,7 +6,7 @@ process makes it, so results do not depend on the number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -169,22 +169,30 @@ def run_task(task: Task) -> Made:
     if task.folder is not None:
         write_run(task.folder, records)
     steps, profile, drafter = records.steps, setup.profile, setup.drafter
-    large = steps["padded_tokens"] > profile.max_tokens
     return Made(
         records,
         step_flops(steps, profile, drafter),
         step_bytes(steps, profile, drafter),
         breakdown_ns(steps, profile, drafter),
-        float(large.mean()) if len(large) else 0.0,
+        extrapolated_share(steps, profile),
     )
+
+
+def extrapolated_share(steps: Mapping[str, NDArray[np.int64]], profile: Profile) -> float:
+    """Share of steps beyond the last measured point of any curve of the target pass."""
+    shape = {**steps, "tokens": steps["padded_tokens"]}
+    curves = [term.curve for term in profile.target.verify if term.curve is not None]
+    beyond = [shape[curve.over] > curve.x[-1] for curve in curves]
+    if not curves:
+        beyond = [shape["tokens"] > profile.max_tokens]
+    return float(np.mean(np.any(beyond, axis=0))) if len(steps["tokens"]) else 0.0
 
 
 def make_run(scenario: Scenario, policy: PolicyConfig, seed: int) -> tuple[RunRecords, Setup]:
     """Simulate one policy under one seed; returns the records and what they were made from."""
     profile = _profile(scenario.profile_path)
     drafter = None if policy.policy == "off" else scenario.drafter_of(profile)
-    asked = scenario.run.max_depth
-    depth = min(policy.depth if asked is None else asked, drafter.max_depth) if drafter else 0
+    depth = scenario.max_depth(drafter, policy)
     setup = Setup(
         requests=build_requests(scenario.workload, seed, scenario.locate),
         profile=profile,

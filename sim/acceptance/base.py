@@ -14,14 +14,21 @@ from numpy.typing import NDArray
 
 
 class Path(Protocol):
-    """One request's future.
+    """One request's future."""
 
-    ``run[p]``, uint8 of shape (output_tokens,): drafts that would be accepted, at most
-    ``max_depth``, if a round started when ``p`` output tokens exist (its first draft is for
-    output position ``p``, counted from 0).
-    """
+    @property
+    def run(self) -> NDArray[np.uint8]:
+        """Drafts that would be accepted from each position, shape (output_tokens,).
 
-    run: NDArray[np.uint8]
+        ``run[p]``, at most ``max_depth``, is for a round that starts when ``p`` output tokens
+        exist; its first draft is for output position ``p``, counted from 0.
+        """
+        ...
+
+    @property
+    def found(self) -> NDArray[np.bool_] | None:
+        """Positions at which the drafter has anything to propose; ``None``: at all of them."""
+        ...
 
     def confidence(self) -> NDArray[np.float32]:
         """Claims of the drafter, shape (output_tokens, max_depth).

@@ -25,6 +25,7 @@ from sim.acceptance.config import (
     geometric_tokens,
 )
 from sim.acceptance.latent import Latent, centre_for_mean
+from sim.acceptance.lookup import with_match
 from sim.acceptance.paths import MAX_DEPTH, Chance, DrawnProcess, certain
 from sim.acceptance.survey import Estimate, Survey
 from sim.acceptance.trace import TraceProcess, read_trace
@@ -49,6 +50,13 @@ def build_process(
     """
     if not 0 <= max_depth <= MAX_DEPTH:
         raise InputError(f"depth {max_depth} is outside 0..{MAX_DEPTH}")
+    process = _process(config, seed, max_depth, locate)
+    return process if config.match is None else with_match(process, config.match, seed)
+
+
+def _process(
+    config: AcceptanceConfig, seed: int, max_depth: int, locate: Callable[[str], FilePath]
+) -> AcceptanceProcess:
     if isinstance(config, TraceAcceptance):
         return _trace(config, seed, max_depth, locate(config.path))
     model = _model(config, seed, max_depth)

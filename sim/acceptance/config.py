@@ -49,6 +49,9 @@ class _Acceptance(Config):
 
     decay: Decay | None = None
     confidence: Confidence | None = None
+    match: Probability | None = Field(
+        default=None, description="share of positions at which a look-up drafter proposes; default: all"
+    )
     takes_acceptance_rate: ClassVar[bool] = False
 
     @model_validator(mode="before")

@@ -33,6 +33,11 @@ class DrawnPath:
         self._claim = claim
         self._confidence: Claimed | None = None
 
+    @property
+    def found(self) -> None:
+        """Such a drafter always has something to propose."""
+        return None
+
     def confidence(self) -> Claimed:
         """Claims of shape (output_tokens, max_depth); ``InputError`` if the scenario states none."""
         if self._confidence is None:

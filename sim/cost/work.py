@@ -2,9 +2,9 @@
 
 Counted, not timed: every token of a pass costs 2 FLOPs per active parameter and attention; every
 pass reads the weights once (of routed experts, those that its tokens touch when routing is
-uniform: E (1 - (1 - k/E)^n), MoESD, arXiv 2505.19645), the KV of its sequences, and reads and
-writes recurrent state. Padding, activations and prefill's re-reading of its own prefix are left
-out.
+uniform: E (1 - (1 - k/E)^n), MoESD, arXiv 2505.19645), reads the KV of its sequences and writes
+that of its tokens, reads one recurrent state per sequence and writes one per verified position.
+Padding, activations and prefill's re-reading of its own prefix are left out.
 """
 
 from __future__ import annotations
@@ -38,11 +38,16 @@ def step_bytes(steps: Columns, profile: Profile, drafter: Drafter | None) -> Flo
     moved = weight_bytes(work, steps["tokens"]) + work.kv_bytes_per_token * (
         steps["context_tokens"] + steps["tokens"]
     )
-    moved = moved + 2 * work.state_bytes_per_sequence * steps["sequences"]
+    moved = moved + work.state_bytes_per_sequence * (
+        steps["sequences"] + np.maximum(steps["logits"], steps["sequences"])
+    )
     if drafter is not None and drafter.work is not None:
         own = drafter.work
         moved = moved + own.read_bytes * steps["draft_passes"]
-        moved = moved + own.kv_bytes_per_token * steps["draft_context_tokens"]
+        passed = draft_tokens(steps, drafter)
+        moved = moved + own.kv_bytes_per_token * (steps["draft_context_tokens"] + passed)
+        ran = steps["sequences"] * (steps["draft_first_tokens"] > 0) + steps["draft_next_tokens"]
+        moved = moved + 2 * own.state_bytes_per_sequence * ran
     return np.asarray(moved, dtype=np.float64)
 
 

@@ -26,7 +26,8 @@ DRAFTED: Final = 10
 ACCEPTED: Final = 11
 LAST_EMIT: Final = 12  # when it last emitted tokens, ns
 FRESH: Final = 13  # 1 until it emits for the first time since it was (re)admitted
-ROWS: Final = 14
+CLASS: Final = 14
+ROWS: Final = 15
 
 
 @dataclass(slots=True)
@@ -56,11 +57,12 @@ class Sequence:
 
 
 class Arena:
-    """Run lengths (and confidences) of the running sequences, one row of fixed width each."""
+    """Run lengths, matches and confidences of the running sequences, one row of fixed width each."""
 
     def __init__(self, rows: int, width: int, max_depth: int, confidence: bool) -> None:
         self.width = width
         self.runs = np.zeros(rows * width, dtype=np.uint8)
+        self.found: NDArray[np.bool_] | None = None
         self.claims = np.zeros((rows * width if confidence else 0, max_depth), dtype=np.float32)
         self._free = list(range(rows - 1, -1, -1))
 
@@ -68,9 +70,16 @@ class Arena:
         """Store a path of ``length`` output positions; returns the index of its position 0."""
         start = self._free.pop() * self.width
         self.runs[start : start + length] = path.run
+        self._note_matches(path, start, length)
         if len(self.claims):
             self.claims[start : start + length] = path.confidence()
         return start
+
+    def _note_matches(self, path: Path, start: int, length: int) -> None:
+        if self.found is None and path.found is not None:
+            self.found = np.ones(len(self.runs), dtype=np.bool_)
+        if self.found is not None:
+            self.found[start : start + length] = True if path.found is None else path.found
 
     def drop(self, pointer: int) -> None:
         """Free the row that ``pointer`` points into."""
@@ -108,6 +117,7 @@ class RunningBatch:
             sequence.accepted,
             sequence.last_emit_ns,
             1,
+            sequence.class_id,
         )
         self.live[sequence.request] = sequence
         self.n = i + 1

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.cost.step_cost import StepCost
-from sim.engine.batch import DRAFT, END, GRANTED, POINTER, REQUEST, TOKENS, Int64
+from sim.engine.batch import CLASS, DRAFT, END, GRANTED, POINTER, REQUEST, TOKENS, Int64
 from sim.engine.config import Behaviour
 from sim.engine.plan import Plan
 from sim.engine.scheduler import Scheduler
@@ -52,6 +52,9 @@ class Drafting:
         depths = self.policy.draft_depths(view)
         if not self.behaviour.draft_past_end:
             depths = np.minimum(depths, view.remaining_tokens - 1)
+        found = self.scheduler.arena.found
+        if found is not None:
+            depths = np.where(found.take(self._rows(POINTER, survivors)), depths, 0)
         carried = depths
         if self.policy.wants_confidence:
             claims = self.scheduler.arena.claims.take(self._rows(POINTER, survivors), axis=0)
@@ -84,6 +87,7 @@ class Drafting:
             step_tokens=plan.tokens,
             max_depth=self.max_depth,
             request=self._rows(REQUEST, survivors),
+            class_id=self._rows(CLASS, survivors),
             context_tokens=tokens,
             remaining_tokens=self._rows(END, survivors) - tokens,
             cost=self.cost,

@@ -29,7 +29,7 @@ class Batch:
     Arrays have one entry per sequence that will carry drafts into the next step. ``scheduled``
     counts all requests of the step just run, prefill chunks included (vLLM's batch key);
     ``running`` those admitted, ``waiting`` those not. ``step_tokens`` is the size of the drafter's
-    first pass. ``run`` is ``None`` except for clairvoyant policies: drafts that would be accepted.
+    first pass, ``class_id`` numbers the request classes in the scenario's order. ``run`` is ``None`` except for clairvoyant policies: drafts that would be accepted.
     """
 
     now_ns: int
@@ -39,6 +39,7 @@ class Batch:
     step_tokens: int
     max_depth: int
     request: Int64
+    class_id: Int64
     context_tokens: Int64
     remaining_tokens: Int64
     cost: StepCost

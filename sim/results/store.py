@@ -84,7 +84,8 @@ def summary(comparison: Comparison, about: Mapping[str, Any] | None = None) -> d
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write canonical JSON into its place, whole or not at all."""
+    """Write canonical JSON into its place, whole or not at all; its folder is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = json_text(data)
     _replace(path, lambda temporary: _write_text(temporary, text))
 

@@ -93,8 +93,9 @@ class Scenario(Config):
 
     @property
     def slos(self) -> dict[str, Slo]:
-        """Limits by request class; without classes there is one class, ``default``."""
-        return {kind.name: kind.slo or self.slo for kind in self.workload.classes} or {"default": self.slo}
+        """Limits by request class, ``default`` without classes; empty when there is no limit at all."""
+        found = {kind.name: kind.slo or self.slo for kind in self.workload.classes} or {"default": self.slo}
+        return found if any(slo != Slo() for slo in found.values()) else {}
 
     @property
     def acceptances(self) -> tuple[AcceptanceConfig | None, ...]:
@@ -107,13 +108,16 @@ class Scenario(Config):
         """The profile's drafter that the scenario names, if any."""
         return None if self.drafter is None else profile.drafters[self.drafter]
 
-    def max_depth(self, drafter: Drafter | None) -> int:
-        """Depth the engine is set up for: as stated, or the deepest policy's within the drafter's."""
+    def max_depth(self, drafter: Drafter | None, policy: PolicyConfig | None = None) -> int:
+        """Depth the engine is set up for: as stated, or the policy's own, within the drafter's.
+
+        Without ``policy`` the deepest of all. It is what ``num_speculative_tokens`` is in vLLM.
+        """
         if drafter is None:
             return 0
         asked = self.run.max_depth
-        deepest = max(policy.depth for policy in self.policies) if asked is None else asked
-        return min(deepest, drafter.max_depth)
+        depths = [each.depth for each in (self.policies if policy is None else (policy,))]
+        return min(max(depths) if asked is None else asked, drafter.max_depth)
 
 
 def speculates(policy: PolicyConfig) -> bool:

@@ -90,7 +90,7 @@ class RunControl(Config):
         description="label that the others are compared with; default: the first off, or the first",
     )
     max_depth: int | None = Field(
-        default=None, ge=0, le=64, description="depth the engine is set up for; default: the deepest policy's"
+        default=None, ge=0, le=64, description="depth the engine is set up for; default: each policy's own"
     )
     metric: MetricKey = Field(default="tpot", description="what the best policy is chosen by")
     records: Literal["all", "summary"] = Field(

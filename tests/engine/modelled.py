@@ -87,6 +87,7 @@ class FixedPath:
     """A path given as a list."""
 
     run: NDArray[np.uint8]
+    found: None = None
 
     def confidence(self) -> NDArray[np.float32]:
         """No claims."""

@@ -37,6 +37,7 @@ def states(draw: st.DrawFn) -> Batch:
         step_tokens=n,
         max_depth=7,
         request=np.arange(n),
+        class_id=np.zeros(n, dtype=np.int64),
         context_tokens=np.full(n, 100),
         remaining_tokens=np.full(n, 100),
         cost=cost,

@@ -9,10 +9,8 @@ import pytest
 
 from calibrate.derive_workloads import dump
 from calibrate.profile import dump_profile
-from scenarios.published.lookup import Lookup
 from sim.acceptance.build import build_process
 from sim.acceptance.config import PerPositionAcceptance
-from sim.policies.base import Batch
 from sim.scenario.load import load_scenario
 from sim.workload.grids import load_workload_file
 from tests.published.derive import NAMES, derive
@@ -88,11 +86,7 @@ def test_the_page_is_what_the_scenarios_give() -> None:
 
 def test_drafting_without_a_match_would_make_lookup_lose() -> None:
     """Three drafts in every step of GSM8K at batch 128 cost far more than n-gram acceptance gives."""
-    always = [
-        "off",
-        {"policy": "static", "k": 3},
-    ]
-    scenario = {"policies": always, "sweep": {"workload.arrival.max_concurrency": [128]}}
+    scenario = {"acceptance.match": 1.0, "sweep": {"workload.arrival.max_concurrency": [128]}}
     assert simulate("sdbench-gsm8k-ngram", scenario)[128].ratio < 0.75
 
 
@@ -158,29 +152,9 @@ def test_old_engines_are_derived_from_the_shipped_profiles(number: int) -> None:
 @pytest.mark.parametrize(("match", "rates"), [(0.2, (0.0847, 0.0491)), (0.4, (0.1441, 0.1069))])
 def test_lookup_matches_as_often_as_stated(match: float, rates: tuple[float, ...]) -> None:
     """It drafts at the stated share of positions, and wherever a draft would be accepted."""
-    config = PerPositionAcceptance(process="per_position", unconditional=rates)
+    config = PerPositionAcceptance(process="per_position", unconditional=rates, match=match)
     process = build_process(config, seed=1, max_depth=3, locate=Path)
-    policy = Lookup(k=3, match=match, accepted=rates[0])
-    runs = np.stack([process.path(request, 100, 200).run for request in range(100)]).astype(np.int64)
-    depths = np.stack([policy.draft_depths(_batch(runs[:, at], at)) for at in range(200)], axis=1)
-    assert set(np.unique(depths)) == {0, 3}
-    assert np.all(depths[runs > 0] == 3)
-    assert np.mean(depths > 0) == pytest.approx(match, abs=5 * np.sqrt(match * (1 - match) / depths.size))
-
-
-def _batch(run: np.ndarray[tuple[int], np.dtype[np.int64]], at: int) -> Batch:
-    """What a clairvoyant policy sees when every sequence has ``at`` answer tokens."""
-    n = len(run)
-    return Batch(
-        now_ns=0,
-        scheduled=n,
-        running=n,
-        waiting=0,
-        step_tokens=n,
-        max_depth=3,
-        request=np.arange(n),
-        context_tokens=np.full(n, 100 + at),
-        remaining_tokens=np.full(n, 200 - at),
-        cost=None,  # type: ignore[arg-type]
-        run=run,
-    )
+    paths = [process.path(request, 100, 200) for request in range(100)]
+    found = np.stack([path.found for path in paths if path.found is not None])
+    assert np.all(found[np.stack([path.run for path in paths]) > 0])
+    assert np.mean(found) == pytest.approx(match, abs=5 * np.sqrt(match * (1 - match) / found.size))

@@ -180,9 +180,7 @@ class ReferenceScheduler:
             self._admit_waiting()
         return self._close_step()
 
-    def update(
-        self, new_tokens: Mapping[int, int], proposals: Mapping[int, int] | None = None
-    ) -> list[int]:
+    def update(self, new_tokens: Mapping[int, int], proposals: Mapping[int, int] | None = None) -> list[int]:
         """Take what the step sampled, then the drafts for the next one; return who finished.
 
         `new_tokens` has accepted + 1 for each scheduled request whose prefill is complete, and
@@ -358,9 +356,7 @@ class ReferenceScheduler:
         """Roll back the rejected drafts, append the tokens, and say whether it is finished."""
         drafts = self._step.drafts.get(request.request_id, 0)
         if not 1 <= count <= drafts + 1:
-            raise ValueError(
-                f"request {request.request_id} sampled {count} tokens after {drafts} drafts"
-            )
+            raise ValueError(f"request {request.request_id} sampled {count} tokens after {drafts} drafts")
         request.computed -= drafts - (count - 1)
         room = self.config.max_model_len - request.num_tokens
         left = min(request.output_len - request.produced, room)

@@ -15,7 +15,7 @@ from calibrate.profile import Counted, load_profile
 from sim.cost.step_cost import PassCost
 from tests.situations.replay import ROOT
 
-PROFILES = sorted((ROOT / "scenarios" / "profiles").glob("*-u[0-9][0-9].json"))
+PROFILES = sorted((ROOT / "scenarios" / "situations").glob("*-u[0-9][0-9].json"))
 TINY = ["tiny", "--device", "GPU:80:3350:989", "--parameters", "1e9", "--source", "a benchmark"]
 
 sizes = st.sets(st.integers(1, 300), min_size=1, max_size=6)
