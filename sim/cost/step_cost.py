@@ -112,8 +112,9 @@ def term_ns(term: Term, shape: Mapping[str, NDArray[np.int64]]) -> Float:
 class StepCost:
     """Cost of every part of an engine step for one target, with or without one drafter.
 
-    ``max_tokens`` is the largest step that the engine builds or a policy asks about; ``capture_sizes`` (tokens, rising)
-    are the captured graph sizes to pad the target pass to, empty for none.
+    ``max_tokens`` is the largest step that the engine builds or a policy asks about;
+    ``capture_sizes`` (tokens, rising) are the captured graph sizes to pad the target pass to,
+    empty for none.
     """
 
     def __init__(

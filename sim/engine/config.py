@@ -25,7 +25,7 @@ class Behaviour(Config):
         description="a drafter that is loaded runs its first pass even at depth 0"
     )
     draft_pass_over: Literal["scheduled", "emitted"] = Field(
-        description="tokens of the drafter's first pass: all of the step (rejected ones too) or only those kept"
+        description="tokens of the drafter's first pass: all of the step (rejected too) or those kept"
     )
     draft_for_finished: bool = Field(description="sequences that finish in the step are drafted for, too")
     draft_uniformly: bool = Field(description="the drafter runs to the largest depth for every sequence")

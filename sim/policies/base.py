@@ -29,7 +29,8 @@ class Batch:
     Arrays have one entry per sequence that will carry drafts into the next step. ``scheduled``
     counts all requests of the step just run, prefill chunks included (vLLM's batch key);
     ``running`` those admitted, ``waiting`` those not. ``step_tokens`` is the size of the drafter's
-    first pass, ``class_id`` numbers the request classes in the scenario's order. ``run`` is ``None`` except for clairvoyant policies: drafts that would be accepted.
+    first pass, ``class_id`` numbers the request classes in the scenario's order. ``run`` is
+    ``None`` except for clairvoyant policies: drafts that would be accepted.
     """
 
     now_ns: int

@@ -11,6 +11,7 @@ only sequences that will carry drafts (proposed in PR #51466), ``running`` all a
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -80,4 +81,4 @@ class PerBatchSizeConfig(PolicyConfig):
     def thresholds(self) -> tuple[int, ...]:
         """Batch sizes at which the depth changes, for the linter."""
         rows = self.table
-        return tuple(b[0] for a, b in zip(rows, rows[1:], strict=False) if a[2] != b[2])
+        return tuple(b[0] for a, b in pairwise(rows) if a[2] != b[2])

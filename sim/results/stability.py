@@ -19,7 +19,8 @@ INTERVALS: Final = 20
 MIN_REQUESTS: Final = 50
 # Four conditions, each against one way to be wrong: chance (t), a busy but bounded system (growth
 # over the mean), noise that is tiny beside the traffic (share: at least 2 %, and two standard
-# deviations of Poisson arrivals), load that rises within capacity (slowdown). tests/results/test_stability.py measures the error rates that follow.
+# deviations of Poisson arrivals), load that rises within capacity (slowdown).
+# tests/results/test_stability.py measures the error rates that follow.
 MIN_T: Final = 4.0
 MIN_GROWTH_OVER_MEAN: Final = 1.0
 MIN_GROWTH_SHARE: Final = 0.02

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_requests_memory_and_time_are_conserved(system: System, policy: Any, pre
     assert np.all(run.steps["start_ns"][1:] >= run.steps["end_ns"][:-1])
     r = run.requests
     order = [r[c] for c in ("arrival_ns", "sent_ns", "scheduled_ns", "first_token_ns", "finish_ns")]
-    assert all(np.all(later >= earlier) for earlier, later in zip(order, order[1:], strict=False))
+    assert all(np.all(later >= earlier) for earlier, later in pairwise(order))
     assert np.all(r["first_token_ns"] > r["scheduled_ns"])
     gaps, counts = run.chunk_gaps
     assert np.all(gaps > 0)
@@ -143,7 +144,7 @@ def test_flops_per_token_rise_with_depth() -> None:
     for k in range(8):
         run = closed_loop(Static(k), 0.8)
         tokens.append(run.steps["tokens"].sum() / run.steps["emitted"].sum())
-    assert all(b > a for a, b in zip(tokens, tokens[1:], strict=False))
+    assert all(b > a for a, b in pairwise(tokens))
 
 
 def single_server(arrival_s: np.ndarray, output: np.ndarray) -> RunRecords:
