@@ -1,10 +1,10 @@
 """A policy of your own that gives every sequence its own depth.
 
-It knows the acceptance rates that occur, but not which request has which: Bayes' rule tells, from
-the drafts accepted so far. A draft survives with probability ``S_j``, the mean of ``rate ** j``
-under what is known of its sequence. For every limit on depth, the likeliest drafts are taken one
-by one, and the set with the most expected tokens per unit of step time is used. That is the
-marginal rule: a draft is worth its slot while ``S_j`` exceeds what the slot costs in tokens.
+It knows the acceptance rate of each request class, as an engine may know a tenant or a task. Draft
+``j`` of a sequence survives with probability ``rate ** j``. For every limit on depth, the likeliest
+drafts are taken one by one, and the set with the most expected tokens per unit of step time is
+used. That is the marginal rule: a draft is worth its slot while its survival exceeds what the slot
+costs in tokens.
 """
 
 from __future__ import annotations
@@ -14,40 +14,23 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.policies.base import Batch, Depths, Outcome, PolicyDefaults
+from sim.policies.base import Batch, Depths, PolicyDefaults
 
 Float = NDArray[np.float64]
 
 
 class KnownRates(PolicyDefaults):
-    """Depths by expected survival; ``rates`` are equally likely before the first outcome."""
-
-    wants_outcomes = True
+    """Depths by survival; ``rates`` has one acceptance rate per class of the scenario, in order."""
 
     def __init__(self, rates: Sequence[float]) -> None:
         self.rates = np.asarray(rates, float)
-        self.log_likelihood: dict[int, Float] = {}
 
     def draft_depths(self, batch: Batch) -> Depths:
         """One depth per sequence."""
         if batch.sequences == 0 or batch.max_depth == 0:
             return 0
-        return best_depths(batch, self.survival(batch.request.tolist(), batch.max_depth))
-
-    def survival(self, requests: list[int], max_depth: int) -> Float:
-        """Expected chance that draft 1..max_depth survives, shape (sequences, max_depth)."""
-        unknown = np.zeros(len(self.rates))
-        log = np.array([self.log_likelihood.get(request, unknown) for request in requests])
-        weight = np.exp(log - log.max(axis=1, keepdims=True))
-        powers = self.rates[:, None] ** np.arange(1, max_depth + 1)
-        return np.asarray(weight / weight.sum(axis=1, keepdims=True) @ powers)
-
-    def observe(self, outcome: Outcome) -> None:
-        """Accepted drafts speak for a high rate, a rejected one for a low rate."""
-        accepted, rejected = outcome.accepted, outcome.accepted < outcome.drafted
-        log = accepted[:, None] * np.log(self.rates) + rejected[:, None] * np.log(1 - self.rates)
-        for request, row in zip(outcome.request.tolist(), log, strict=True):
-            self.log_likelihood[request] = self.log_likelihood.get(request, 0.0) + row
+        survival = self.rates[batch.class_id][:, None] ** np.arange(1, batch.max_depth + 1)
+        return best_depths(batch, survival)
 
 
 def best_depths(batch: Batch, survival: Float) -> NDArray[np.int64]:

@@ -166,11 +166,11 @@ def test_constant_service_waits_like_m_d_1() -> None:
 
 def test_geometric_service_waits_like_m_m_1() -> None:
     """A geometric number of steps is near-exponential service: wait = l E[S^2] / (2 (1 - rho))."""
-    n, p = 30_000, 0.05
+    n, p = 30_000, 0.2
     steps = np.ceil(np.log(uniforms(5, "test service", 0, n)) / np.log(1 - p)).astype(np.int64)
-    run = single_server(poisson_s(3.0, n), steps)
+    run = single_server(poisson_s(12.0, n), steps)
     second_moment = (2 - p) / p**2 * 1e-4
-    assert mean_wait_s(run) == pytest.approx(3.0 * second_moment / (2 * 0.4), rel=0.12)
+    assert mean_wait_s(run) == pytest.approx(12.0 * second_moment / (2 * 0.4), rel=0.12)
 
 
 def test_sequence_seconds_in_steps_are_sequence_seconds_of_requests() -> None:
