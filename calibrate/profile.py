@@ -43,6 +43,10 @@ class ProfileError(ValueError):
         self.file, self.field, self.message = file, field, message
         super().__init__(f"{file}: {field}: {message}")
 
+    def __reduce__(self) -> tuple[type[ProfileError], tuple[str, str, str]]:
+        """Travel whole from a worker process."""
+        return type(self), (self.file, self.field, self.message)
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -50,6 +50,10 @@ class ScenarioError(InputError):
         self.problems = tuple(sorted(problems))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
+        """Travel whole from a worker process."""
+        return type(self), (self.problems,)
+
 
 class TraceError(InputError):
     """A trace row that cannot be read: ``file:line: what is wrong; what would be right``."""
@@ -57,6 +61,10 @@ class TraceError(InputError):
     def __init__(self, file: str, line: int, message: str) -> None:
         self.file, self.line, self.message = file, line, message
         super().__init__(f"{file}:{line}: {message}")
+
+    def __reduce__(self) -> tuple[type[TraceError], tuple[str, int, str]]:
+        """Travel whole from a worker process."""
+        return type(self), (self.file, self.line, self.message)
 
 
 class SimulationError(LeadlineError):
