@@ -13,7 +13,6 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
-from scipy.optimize import brentq
 
 from sim.units import Config
 
@@ -214,6 +213,8 @@ class MeanLengthAcceptance(_Acceptance):
         """The rate a with (1 - a^(depth+1)) / (1 - a) = tau."""
         if self.tau >= self.depth + 1:
             return 1.0
+        from scipy.optimize import brentq  # late: most scenarios never need it
+
         return float(brentq(lambda a: geometric_tokens(a, self.depth) - self.tau, 0.0, 1.0, xtol=1e-14))
 
     @property

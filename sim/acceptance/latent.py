@@ -7,8 +7,6 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.signal import lfilter
 from scipy.special import expit, logit, ndtri
 
 from sim.streams import uniforms
@@ -46,10 +44,18 @@ class Latent:
 
 
 def _autoregress(noise: Floats, correlation: float) -> Floats:
-    """Stationary AR(1) of unit variance driven by unit normals, shape as ``noise``."""
-    drive = noise * sqrt(1 - correlation**2)
-    drive[:1] = noise[:1]
-    return np.asarray(lfilter([1.0], [1.0, -correlation], drive))
+    """Stationary AR(1) of unit variance driven by unit normals, shape as ``noise``.
+
+    x_t = sum over j of c^j e_(t-j), summed by doubling: after the pass with ``shift`` the terms up
+    to 2 ``shift`` are in; what is left out is below the last bit of a double.
+    """
+    state = noise * sqrt(1 - correlation**2)
+    state[:1] = noise[:1]
+    shift, weight = 1, correlation
+    while shift < len(state) and weight > 1e-18:
+        state[shift:] += weight * state[:-shift]
+        shift, weight = 2 * shift, weight * weight
+    return state
 
 
 def centre_for_mean(mean: float, spread: float) -> float:
@@ -58,6 +64,8 @@ def centre_for_mean(mean: float, spread: float) -> float:
     The average is a trapezoid sum, which converges faster than any power of its step here
     (the integrand is analytic and vanishes at both ends).
     """
+    from scipy.optimize import brentq  # late: most scenarios never need it
+
     reach = (abs(logit(mean)) + 1) * (1 + spread)
 
     def excess(centre: float) -> float:

@@ -95,7 +95,7 @@ class Journal:
         if not self.keep_steps:
             return
         verify_ns, accept_ns, host_ns = target_ns
-        drafted = int(np.add.reduce(plan.verified))
+        drafted = plan.logits - len(plan.verified)
         self.steps.append(
             (
                 start,

@@ -87,7 +87,8 @@ class Replica:
         plan = self._plan()
         target_ns = self._target_ns(plan)
         accepted, emitted = self._accept(plan)
-        requests = self._of(plan, REQUEST).copy()
+        learns = self.policy.wants_outcomes
+        requests = self._of(plan, REQUEST).copy() if learns else accepted
         survivors = self._commit(plan, accepted, emitted)
         depths = self.drafting.choose(plan, survivors, now)
         draft = self.drafting.draft(plan, survivors, emitted, depths)
@@ -95,7 +96,7 @@ class Replica:
         self.journal.step(plan, accepted, emitted, now, target_ns, draft, self.cost)
         self.journal.stamp(plan, now + latency)
         self._retire(survivors, now + latency)
-        if self.policy.wants_outcomes:
+        if learns:
             self.policy.observe(Outcome(latency, requests, plan.verified, accepted))
         return latency
 
