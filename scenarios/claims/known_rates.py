@@ -41,7 +41,7 @@ def best_depths(batch: Batch, survival: Float) -> NDArray[np.int64]:
         ranked = np.sort(survival[:, :limit], axis=None)[::-1]
         drafts = np.arange(len(ranked) + 1)
         time = batch.cost.target_ns(n + drafts, n, context)
-        time = time + batch.cost.draft_round_ns(n, limit, context)
+        time = time + batch.cost.drafting_ns(n, drafts, limit, context)
         rate = (n + np.concatenate([[0.0], np.cumsum(ranked)])) / time
         take = int(rate.argmax())
         if rate[take] > best_rate:

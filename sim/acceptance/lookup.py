@@ -67,4 +67,5 @@ def with_match(process: AcceptanceProcess, match: float, seed: int) -> LookupPro
             f"acceptance.match is {match:g}, but the first draft is accepted at {accepted:.3g} of all "
             "positions; match is the share of positions with any proposal, so it cannot be less"
         )
-    return LookupProcess(process, seed, (match - accepted) / (1 - accepted))
+    in_vain = (match - accepted) / (1 - accepted) if accepted < 1 else 0.0
+    return LookupProcess(process, seed, in_vain)

@@ -8,6 +8,7 @@ become dense tables, one entry per count; everything else is linear. A look-up c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,12 +110,26 @@ def term_ns(term: Term, shape: Mapping[str, NDArray[np.int64]]) -> Float:
     return total
 
 
+@dataclass(frozen=True)
+class DraftHabits:
+    """How the engine runs a drafter, as far as it decides what a round costs.
+
+    ``over_scheduled``: the first pass covers every token of the step, rejected ones too.
+    ``idle_pass``: it is run at depth 0 as well. ``uniform``: further passes run for every
+    sequence while any of them goes on.
+    """
+
+    over_scheduled: bool = False
+    idle_pass: bool = False
+    uniform: bool = True
+
+
 class StepCost:
     """Cost of every part of an engine step for one target, with or without one drafter.
 
     ``max_tokens`` is the largest step that the engine builds or a policy asks about;
     ``capture_sizes`` (tokens, rising) are the captured graph sizes to pad the target pass to,
-    empty for none.
+    empty for none. ``habits`` are the engine's, so that policies price what it will charge.
     """
 
     def __init__(
@@ -123,11 +138,12 @@ class StepCost:
         drafter: Drafter | None,
         max_tokens: int,
         capture_sizes: Sequence[int] = (),
+        habits: DraftHabits = DraftHabits(),  # noqa: B008 - frozen
     ) -> None:
         size = max_tokens + max([0, *capture_sizes]) + 2
         if drafter is not None:
             size += max_tokens * drafter.block_tokens
-        self.profile, self.drafter = profile, drafter
+        self.profile, self.drafter, self.habits = profile, drafter, habits
         self.verify = PassCost(profile.target.verify, size)
         self.accept = PassCost(profile.target.accept, size)
         self.host = PassCost(profile.target.host, size)
@@ -162,6 +178,7 @@ class StepCost:
         first_tokens: int,
         sequences: int,
         context: int,
+        query_context: int,
         pairs: int,
         further: Sequence[tuple[int, int, int]],
     ) -> int:
@@ -171,21 +188,26 @@ class StepCost:
         (passes, sequences, KV tokens read) of the passes after it.
         """
         tokens = first_tokens + sequences * self.block_tokens
-        ns = self.first.ns(tokens, sequences, sequences, context, context, pairs)
+        ns = self.first.ns(tokens, sequences, sequences, context, query_context, pairs)
         if self.sequential:
             for passes, rows, read in further:
                 ns += passes * self.next.ns(rows, rows, rows, read, read)
         return round(ns)
 
     def round_ns(self, sequences: int, depth: ArrayLike, context: float) -> Float:
-        """Expected time of one decode-only round at uniform depths (draft, then verify).
-
-        What a policy with a cost table knows: the target pass over sequences x (depth + 1)
-        tokens, sampling, host time, and the drafter's passes for that depth (none at depth 0).
-        """
+        """Time of one decode-only round at uniform depths: its drafter passes and its target pass."""
         k = np.asarray(depth)
-        tokens = sequences * (k + 1)
-        return self.target_ns(tokens, sequences, context) + self.draft_round_ns(sequences, k, context)
+        n = sequences
+        return self.target_ns(n * (k + 1), n, context) + self.drafting_ns(n, n * k, k, context)
+
+    def drafting_ns(self, sequences: int, drafts: ArrayLike, depth: ArrayLike, context: float) -> Float:
+        """Drafter's part of a round with ``drafts`` drafts in all, the deepest sequence at ``depth``.
+
+        Where the first pass covers only tokens that were kept, one per sequence is taken.
+        """
+        n = sequences
+        ns = self.first_ns(drafts, n, n, context) + self.further_ns(n, depth, context)
+        return np.where((np.asarray(drafts) > 0) | self.habits.idle_pass, ns, 0.0)
 
     def target_ns(self, tokens: ArrayLike, sequences: ArrayLike, context: float) -> Float:
         """Target pass, sampling and host time of a decode-only step of ``tokens`` tokens."""
@@ -196,13 +218,22 @@ class StepCost:
         ns = ns + np.where((t > self.largest_graph) & (self.largest_graph > 0), eager, 0.0)
         return ns + self.accept.ns_array(t, n, t) + self.host.ns_array(t, n, t)
 
-    def draft_round_ns(self, sequences: int, depth: ArrayLike, context: float) -> Float:
-        """Drafter time for uniform depths: a catch-up pass of one token each, then the rest."""
-        k = np.asarray(depth)
+    def first_ns(self, drafts: ArrayLike, emitted: ArrayLike, sequences: int, context: float) -> Float:
+        """Drafter's first pass after a step of ``drafts`` draft tokens that emitted ``emitted``.
+
+        Which of the two counts is the engine's habit; a round's own first pass is the one after
+        its verification.
+        """
         n = sequences
-        first = float(self.first.ns(n * (1 + self.block_tokens), n, n, context, context))
-        further = float(self.next.ns(n, n, n, context, context)) if self.sequential else 0.0
-        return np.where(k > 0, first + np.maximum(k - 1, 0) * further, 0.0)
+        tokens = n + np.asarray(drafts) if self.habits.over_scheduled else np.asarray(emitted)
+        read = context * tokens / max(n, 1)
+        return self.first.ns_array(tokens + n * self.block_tokens, n, n, context, read)
+
+    def further_ns(self, sequences: int, depth: ArrayLike, context: float) -> Float:
+        """Drafter's passes beyond the first, when all sequences go to ``depth``."""
+        n = sequences
+        one = float(self.next.ns(n, n, n, context, context)) if self.sequential else 0.0
+        return np.maximum(np.asarray(depth) - 1, 0) * one
 
 
 def _padding(capture_sizes: Sequence[int], size: int) -> NDArray[np.int64]:

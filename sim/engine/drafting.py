@@ -11,6 +11,7 @@ from sim.engine.batch import CLASS, DRAFT, END, GRANTED, POINTER, REQUEST, TOKEN
 from sim.engine.config import Behaviour
 from sim.engine.plan import Plan
 from sim.engine.scheduler import Scheduler
+from sim.errors import InputError
 from sim.policies.base import Batch, Depths, Policy
 
 Passes = tuple[tuple[int, int, int], ...]
@@ -49,18 +50,34 @@ class Drafting:
         if not self.policy.drafts:
             return 0
         view = self._view(plan, survivors, now)
-        depths = self.policy.draft_depths(view)
+        depths = self._checked(self.policy.draft_depths(view), view)
         if not self.behaviour.draft_past_end:
-            depths = np.minimum(depths, view.remaining_tokens - 1)
+            depths = np.minimum(depths, self._rows(END, survivors) - view.context_tokens - 1)
         found = self.scheduler.arena.found
         if found is not None:
             depths = np.where(found.take(self._rows(POINTER, survivors)), depths, 0)
         carried = depths
         if self.policy.wants_confidence:
             claims = self.scheduler.arena.claims.take(self._rows(POINTER, survivors), axis=0)
-            carried = np.minimum(self.policy.verify_depths(view, depths, claims), depths)
+            carried = np.minimum(self._checked(self.policy.verify_depths(view, depths, claims), view), depths)
         self._carry(carried, survivors)
         return depths
+
+    def _checked(self, depths: Depths, view: Batch) -> Depths:
+        """A policy's answer cut to the engine's depth; ``InputError`` if it is no answer."""
+        if isinstance(depths, int):
+            if depths < 0:
+                raise InputError(f"the policy asked for depth {depths}; depths are whole numbers from 0")
+            return min(depths, self.max_depth)
+        asked = np.asarray(depths)
+        if asked.dtype.kind not in "iub" or asked.shape not in ((), view.request.shape) or np.any(asked < 0):
+            raise InputError(
+                f"the policy answered {depths!r}; it takes one whole number from 0, or "
+                f"{view.sequences} of them, one per sequence"
+            )
+        if asked.ndim == 0:
+            return min(int(asked), self.max_depth)
+        return np.minimum(asked.astype(np.int64), self.max_depth)
 
     def _carry(self, depths: Depths, survivors: Int64 | None) -> None:
         """Set the drafts of the survivors; whoever else was in the step carries none."""
@@ -77,8 +94,9 @@ class Drafting:
 
     def _view(self, plan: Plan, survivors: Int64 | None, now: int) -> Batch:
         """What the engine knows at this moment, over the sequences that will carry drafts."""
-        tokens, pointers = self._rows(TOKENS, survivors), self._rows(POINTER, survivors)
+        tokens, pointers = self._shown(TOKENS, survivors), self._rows(POINTER, survivors)
         future = self.policy.clairvoyant
+        ends = self._rows(END, survivors) if future else self.scheduler.max_model_len
         return Batch(
             now_ns=now,
             scheduled=plan.sequences,
@@ -86,13 +104,19 @@ class Drafting:
             waiting=len(self.scheduler.waiting),
             step_tokens=plan.tokens,
             max_depth=self.max_depth,
-            request=self._rows(REQUEST, survivors),
-            class_id=self._rows(CLASS, survivors),
+            request=self._shown(REQUEST, survivors),
+            class_id=self._shown(CLASS, survivors),
             context_tokens=tokens,
-            remaining_tokens=self._rows(END, survivors) - tokens,
+            remaining_tokens=ends - tokens,
             cost=self.cost,
             run=self.scheduler.arena.runs.take(pointers).astype(np.int64) if future else None,
         )
+
+    def _shown(self, row: int, survivors: Int64 | None) -> Int64:
+        """One row for a policy's eyes: it cannot be written to."""
+        values = self._rows(row, survivors)
+        values.flags.writeable = False
+        return values
 
     def draft(self, plan: Plan, survivors: Int64 | None, emitted: Int64, depths: Depths) -> Drafted:
         """Run the drafter for the chosen depths; what it did and how long it took."""
@@ -101,13 +125,15 @@ class Drafting:
         depth = depths if isinstance(depths, int) else int(np.max(depths, initial=0))
         if depth == 0 and not self.behaviour.draft_at_depth_zero:
             return Drafted()
+        if plan.sequences == 0:
+            return Drafted()
         rows, context, further = self._passes(plan, survivors, depths, depth)
-        over = plan.tokens
+        over, query_context = plan.tokens, plan.query_context
         if self.behaviour.draft_pass_over == "emitted":
-            prefilled = len(emitted) - plan.decodes
-            over = int(emitted.sum()) - prefilled + plan.prefill_tokens
+            kept = int(emitted.sum()) - (len(emitted) - plan.decodes)
+            over, query_context = kept + plan.prefill_tokens, context * kept // max(rows, 1)
         return Drafted(
-            ns=self.cost.draft_ns(over, rows, context, plan.prefill_pairs, further),
+            ns=self.cost.draft_ns(over, rows, context, query_context, plan.prefill_pairs, further),
             depth=depth,
             passes=1 + sum(passes for passes, _, _ in further),
             first_tokens=over,
@@ -118,16 +144,17 @@ class Drafting:
     def _passes(
         self, plan: Plan, survivors: Int64 | None, depths: Depths, depth: int
     ) -> tuple[int, int, Passes]:
-        """Sequences and KV tokens of the drafter's first pass, and the passes after it."""
+        """Rows and decode KV tokens of the drafter's first pass, and the passes after it."""
         if self.behaviour.draft_for_finished:
-            rows, context = plan.sequences, plan.kv_tokens
+            rows, context = plan.sequences, plan.context
         else:
             kept = self._rows(TOKENS, survivors)
             rows, context = len(kept), int(kept.sum())
         if not self.cost.sequential or depth <= 1:
             return rows, context, ()
         if isinstance(depths, int) or self.behaviour.draft_uniformly:
-            return rows, context, ((depth - 1, rows, context),)
+            read = plan.kv_tokens if self.behaviour.draft_for_finished else context
+            return rows, context, ((depth - 1, rows, read),)
         tokens = self._rows(TOKENS, survivors)
         reach = [depths > level for level in range(1, depth)]
         return rows, context, tuple((1, int(r.sum()), int(tokens[r].sum())) for r in reach)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibrate.profile import Drafter, Profile
+from calibrate.profile import Drafter, ModelWork, Profile
 from sim.errors import InputError, SimulationError
 
 
@@ -31,26 +31,34 @@ class BlockPool:
             raise SimulationError(f"{self.free} free + {held} held blocks != capacity {self.capacity}")
 
 
+def block_bytes(profile: Profile, drafter: Drafter | None, block_size: int) -> float:
+    """KV bytes of ``block_size`` tokens in the target and the drafter."""
+    return block_size * sum(work.kv_bytes_per_token for work in _models(profile, drafter))
+
+
 def blocks_in_memory(profile: Profile, drafter: Drafter | None, block_size: int, utilization: float) -> int:
     """KV blocks that the device's memory holds beside the weights.
 
-    ``utilization`` of the memory, less target and drafter weights, divided by the KV bytes of
-    ``block_size`` tokens in both models. Raises ``InputError`` when the weights do not fit.
+    ``utilization`` of the memory, less target and drafter weights, divided by the bytes of a
+    block in both models. Raises ``InputError`` when the weights do not fit.
     """
-    work = [profile.target.work] + ([drafter.work] if drafter and drafter.work else [])
+    weights = sum(work.weight_bytes for work in _models(profile, drafter))
     memory = utilization * profile.device.memory_bytes * profile.device.count
-    left = memory - sum(w.weight_bytes for w in work)
-    per_block = block_size * sum(w.kv_bytes_per_token for w in work)
-    if left <= 0:
+    if weights >= memory:
         raise InputError(
-            f"{profile.name}: weights take {sum(w.weight_bytes for w in work) / 1e9:.1f} GB of "
-            f"{memory / 1e9:.1f} GB usable; raise gpu_memory_utilization or use more devices"
+            f"{profile.name}: weights take {weights / 1e9:.1f} GB of {memory / 1e9:.1f} GB usable; "
+            "raise gpu_memory_utilization or use more devices"
         )
-    return int(left / per_block) if per_block else 1 << 40
+    per_block = block_bytes(profile, drafter, block_size)
+    return int((memory - weights) / per_block) if per_block else 1 << 40
 
 
-def state_blocks(profile: Profile, block_size: int) -> int:
+def state_blocks(profile: Profile, drafter: Drafter | None, block_size: int) -> int:
     """Blocks' worth of memory that one sequence's recurrent state takes (hybrid models)."""
-    work = profile.target.work
-    per_block = block_size * work.kv_bytes_per_token
-    return -int(-work.state_bytes_per_sequence // per_block) if per_block else 0
+    state = sum(work.state_bytes_per_sequence for work in _models(profile, drafter))
+    per_block = block_bytes(profile, drafter, block_size)
+    return -int(-state // per_block) if per_block else 0
+
+
+def _models(profile: Profile, drafter: Drafter | None) -> list[ModelWork]:
+    return [profile.target.work] + ([drafter.work] if drafter and drafter.work else [])

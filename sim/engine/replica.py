@@ -32,6 +32,7 @@ from sim.engine.drafting import Drafting
 from sim.engine.journal import Journal
 from sim.engine.plan import Plan, decode_plan, mixed_plan
 from sim.engine.scheduler import Scheduler
+from sim.errors import SimulationError
 from sim.policies.base import Outcome, Policy
 
 
@@ -85,6 +86,8 @@ class Replica:
         """Run one step that starts at ``now``; returns its latency in ns."""
         self.scheduler.schedule(now)
         plan = self._plan()
+        if plan.tokens == 0 and not self.scheduler.preempted:
+            raise SimulationError(f"a step at {now} ns has nothing to compute")
         target_ns = self._target_ns(plan)
         accepted, emitted = self._accept(plan)
         learns = self.policy.wants_outcomes

@@ -9,7 +9,7 @@ import simpy
 
 from calibrate.profile import Drafter, Profile
 from sim.acceptance.base import AcceptanceProcess, Path
-from sim.cost.step_cost import StepCost
+from sim.cost.step_cost import DraftHabits, StepCost
 from sim.engine.batch import Arena, Sequence
 from sim.engine.client import Client
 from sim.engine.config import EngineConfig
@@ -67,11 +67,16 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         max_depth=depth,
         lookahead=_lookahead(drafter, depth) if behaviour.lookahead else 0,
         slots=_slots(drafter, depth) if behaviour.draft_slots else 0,
-        state_blocks=state_blocks(setup.profile, engine.block_size),
+        state_blocks=state_blocks(setup.profile, drafter, engine.block_size),
     )
-    _check_fits(setup, scheduler)
+    _check_fits(setup, scheduler, depth)
     asked = max(engine.max_num_batched_tokens, engine.max_num_seqs * (depth + 1))
-    cost = StepCost(setup.profile, drafter, asked, behaviour.capture_sizes)
+    habits = DraftHabits(
+        over_scheduled=behaviour.draft_pass_over == "scheduled",
+        idle_pass=behaviour.draft_at_depth_zero,
+        uniform=behaviour.draft_uniformly,
+    )
+    cost = StepCost(setup.profile, drafter, asked, behaviour.capture_sizes, habits)
     return Replica(env, scheduler, cost, policy, behaviour, depth, engine.step_overhead, setup.keep_steps)
 
 
@@ -90,8 +95,13 @@ def _kv_blocks(setup: Setup, drafter: Drafter | None) -> int:
 
 
 def _lookahead(drafter: Drafter | None, depth: int) -> int:
-    """KV slots reserved past the scheduled tokens (vllm/v1/core/sched/scheduler.py, 0.32)."""
-    return depth if drafter is not None and drafter.kind != "ngram" else 0
+    """KV slots reserved past the scheduled tokens (vllm/config/vllm.py, num_lookahead_tokens, 0.32).
+
+    A parallel drafter is taken to be DFlash, which has one slot more.
+    """
+    if drafter is None or drafter.kind == "ngram":
+        return 0
+    return depth + (drafter.kind == "parallel")
 
 
 def _slots(drafter: Drafter | None, depth: int) -> int:
@@ -100,9 +110,14 @@ def _slots(drafter: Drafter | None, depth: int) -> int:
     return {"draft_model": 1, "parallel": depth}.get(kind, 0)
 
 
-def _check_fits(setup: Setup, scheduler: Scheduler) -> None:
+def _check_fits(setup: Setup, scheduler: Scheduler, depth: int) -> None:
     """Refuse a request that could never run, instead of retrying it for ever."""
     r, engine = setup.requests, setup.engine
+    if scheduler.budget <= scheduler.slots:
+        raise InputError(
+            f"max_num_batched_tokens {scheduler.budget} leaves no token beside the drafter's "
+            f"{scheduler.slots} slots per sequence; raise it"
+        )
     if not len(r):
         return
     if int(r.prompt_tokens.max()) >= engine.max_model_len:
@@ -111,7 +126,7 @@ def _check_fits(setup: Setup, scheduler: Scheduler) -> None:
             f"{engine.max_model_len}; raise it or limit the prompt lengths"
         )
     longest = int(np.minimum(r.prompt_tokens + r.output_tokens, engine.max_model_len).max())
-    need = -(-(longest + scheduler.lookahead) // engine.block_size) + scheduler.state_blocks
+    need = -(-(longest + depth + scheduler.lookahead) // engine.block_size) + scheduler.state_blocks
     if need > scheduler.pool.capacity:
         raise InputError(
             f"a request of {longest} tokens needs {need} KV blocks and the replica has "

@@ -28,9 +28,11 @@ class Batch:
 
     Arrays have one entry per sequence that will carry drafts into the next step. ``scheduled``
     counts all requests of the step just run, prefill chunks included (vLLM's batch key);
-    ``running`` those admitted, ``waiting`` those not. ``step_tokens`` is the size of the drafter's
-    first pass, ``class_id`` numbers the request classes in the scenario's order. ``run`` is
-    ``None`` except for clairvoyant policies: drafts that would be accepted.
+    ``running`` those admitted, ``waiting`` those not; ``step_tokens`` are the step's and ``now_ns``
+    is its start. ``class_id`` numbers the request classes in the scenario's order.
+    ``remaining_tokens`` is what the context limit leaves: an engine does not know when an answer
+    will end. Clairvoyant policies get the true number, and in ``run`` the drafts that would be
+    accepted; for all others ``run`` is ``None``.
     """
 
     now_ns: int
@@ -75,7 +77,7 @@ class Policy(Protocol):
     """False only for ``off``: no drafter is loaded and none runs."""
 
     def draft_depths(self, batch: Batch) -> Depths:
-        """Drafts to propose per sequence, each 0..``batch.max_depth``."""
+        """Drafts to propose per sequence; whole numbers from 0, cut to ``batch.max_depth``."""
         ...
 
     def verify_depths(self, batch: Batch, depths: Depths, confidence: NDArray[np.float32]) -> Depths:

@@ -11,13 +11,16 @@ import importlib
 import sys
 from typing import Any, cast
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from sim.errors import InputError
 from sim.policies.base import Policy
 from sim.policies.config import Bounds, PolicyConfig
 
-_NEEDED = ("draft_depths", "verify_depths", "observe", "clairvoyant", "wants_confidence", "wants_outcomes")
+_NEEDED = (
+    *("draft_depths", "verify_depths", "observe"),
+    *("clairvoyant", "wants_confidence", "wants_outcomes", "drafts"),
+)
 
 
 class CustomConfig(PolicyConfig):
@@ -28,14 +31,9 @@ class CustomConfig(PolicyConfig):
     k_max: int = Field(default=7, ge=0, le=64, description="deepest depth that it may ask for")
     search: str = Field(default=".", description="folder to import from, relative to the scenario file")
 
-    @field_validator("policy")
-    @classmethod
-    def _has_class(cls, policy: str) -> str:
-        return policy
-
     def build(self, bounds: Bounds) -> Policy:
         """Import the class and call it; ``InputError`` says what is missing."""
-        made = self._load()(**self.params)
+        made = self._made()
         missing = [name for name in _NEEDED if not hasattr(made, name)]
         if missing:
             raise InputError(
@@ -43,12 +41,19 @@ class CustomConfig(PolicyConfig):
             )
         return cast(Policy, made)
 
+    def _made(self) -> Any:
+        cls = self._load()
+        try:
+            return cls(**self.params)
+        except Exception as error:
+            raise InputError(f"policy {self.policy}: cannot be made with params {self.params} ({error})") from error
+
     def _load(self) -> Any:
         module, _, name = self.policy.partition(":")
         sys.path.insert(0, self.search)
         try:
             return getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
+        except (ImportError, AttributeError, SyntaxError) as error:
             raise InputError(
                 f"policy {self.policy!r} cannot be loaded ({error}); write module:Class"
             ) from None

@@ -3,7 +3,8 @@
 Rule of vLLM V0 (``--speculative-disable-by-batch-size``; vllm/spec_decode/spec_decode_worker.py,
 versions up to 0.9; removed in 2026): each step, all drafting is off when the running queue has at
 least ``threshold`` requests. Granularity: whole batch, every step; no hysteresis. Input: the
-number of running requests after scheduling. A disabled step runs no drafter at all.
+number of running requests after scheduling. In V0 a disabled step runs no drafter at all; here that is
+the engine's switch ``draft_at_depth_zero`` (off in ``ideal``, on in ``vllm_v1``).
 """
 
 from __future__ import annotations

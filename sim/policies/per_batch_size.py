@@ -11,10 +11,10 @@ only sequences that will carry drafts (proposed in PR #51466), ``running`` all a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import pairwise
 from typing import Literal
 
-import numpy as np
 from pydantic import Field, field_validator
 
 from sim.policies.base import Batch, Depths, PolicyDefaults
@@ -24,26 +24,20 @@ BatchKey = Literal["scheduled", "sampling", "running"]
 Row = tuple[int, int, int]
 
 
-def depth_by_batch(table: tuple[Row, ...], max_depth: int) -> list[int]:
-    """Depth at every batch size 0..last, gaps filled from below; the last entry goes on."""
-    depths = np.zeros(table[-1][1] + 1, dtype=np.int64)
-    for first, _, k in table:
-        depths[first:] = min(k, max_depth)
-    return depths.tolist()
-
-
 class PerBatchSize(PolicyDefaults):
-    """Depth looked up by batch size."""
+    """Depth looked up by batch size; ``table`` rows ascend from batch 1."""
 
-    def __init__(self, depths: list[int], batch_key: BatchKey) -> None:
-        self.depths, self.batch_key = depths, batch_key
+    def __init__(self, table: tuple[Row, ...], max_depth: int, batch_key: BatchKey) -> None:
+        self.starts = [first for first, _, _ in table]
+        self.depths = [min(k, max_depth) for _, _, k in table]
+        self.batch_key = batch_key
 
     def draft_depths(self, batch: Batch) -> Depths:
-        """One look-up for the whole batch."""
+        """One look-up for the whole batch; an empty one counts as 1."""
         size = {"scheduled": batch.scheduled, "sampling": batch.sequences, "running": batch.running}[
             self.batch_key
         ]
-        return self.depths[min(size, len(self.depths) - 1)]
+        return self.depths[bisect_right(self.starts, max(size, 1)) - 1]
 
 
 class PerBatchSizeConfig(PolicyConfig):
@@ -69,8 +63,8 @@ class PerBatchSizeConfig(PolicyConfig):
         return table
 
     def build(self, bounds: Bounds) -> PerBatchSize:
-        """The policy, with the table spread over all batch sizes."""
-        return PerBatchSize(depth_by_batch(self.table, bounds.max_depth), self.batch_key)
+        """The policy, its depths cut to what the engine allows."""
+        return PerBatchSize(self.table, bounds.max_depth, self.batch_key)
 
     @property
     def depth(self) -> int:

@@ -43,7 +43,7 @@ def systems(draw: st.DrawFn) -> System:
     block_size = draw(st.sampled_from([4, 16, 32]))
     seqs = draw(st.sampled_from([1, 3, 8]))
     depth = draw(st.sampled_from([0, 1, 3, 7]))
-    drafter = draw(st.sampled_from(["draft_model", "eagle"])) if depth else "off"
+    drafter = draw(st.sampled_from(["draft_model", "eagle", "mtp", "dflash", "ngram"])) if depth else "off"
     table: tuple[tuple[int, int, int], ...] = ()
     if depth and draw(st.booleans()):
         a, b = draw(st.integers(1, 3)), draw(st.integers(0, 2))
@@ -113,7 +113,8 @@ class ReferenceRun:
                 self.system.config.num_blocks - 1 - self.scheduler.free_blocks,
             )
         )
-        for request in self.scheduler.update(self._sampled(step.scheduled, step.drafts)):
+        found = dict.fromkeys(step.scheduled, LIMIT)  # a look-up that always finds enough
+        for request in self.scheduler.update(self._sampled(step.scheduled, step.drafts), found):
             self.finish_us[request] = self.now_us
         self.scheduler.check_integrity()
 
@@ -139,7 +140,7 @@ def policy_of(config: ReferenceConfig) -> Policy:
 def setup_of(system: System) -> Setup:
     config = system.config
     a, b, d0, d1, d2 = CLOCK_MS
-    kind = config.drafter if config.depth else "draft_model"
+    kind = {"dflash": "parallel", "off": "draft_model"}.get(config.drafter, config.drafter)
     profile = linear_profile(a, b, draft=(d0, d1, d2), kind=kind)
     return Setup(
         requests=requests(np.array(system.arrivals_ms) / 1e3, system.prompts, system.outputs),
