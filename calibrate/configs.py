@@ -1,15 +1,17 @@
 """Model shapes from Hugging Face ``config.json`` files.
 
-Families: Llama, Qwen3 (dense and mixture of experts), Qwen3.5 (three gated-DeltaNet layers to one
-of full attention), EAGLE-3 draft heads, and Qwen3.5's multi-token-prediction head.
+Families: Llama, Qwen2 and Qwen3 (dense and mixture of experts), Qwen3.5 (three gated-DeltaNet layers
+to one of full attention), gpt-oss (sliding windows, experts with biases), DeepSeek-V3 (multi-head
+latent attention), EAGLE-3 draft heads, Qwen3.5's multi-token-prediction head, and DFlash heads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from calibrate.shapes import Attention, Elementwise, Gdn, Linear, Moe, Shape
+from calibrate.shapes import Attention, Elementwise, Gdn, Linear, Moe, Shape, Sliding
 
 Config = Mapping[str, Any]
 
@@ -22,14 +24,13 @@ def from_config(config: Config, name: str) -> Shape:
     """The shape of a target or a separate draft model; ``ShapeError`` on an unknown family."""
     text = config.get("text_config", config)
     family = text.get("model_type", "")
-    if family in ("llama", "qwen3"):
-        return _dense(text, name)
-    if family == "qwen3_moe":
-        return _mixture(text, name)
     if family in ("qwen3_5_text", "qwen3_5"):
         tied = config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))
         return _hybrid({**text, "tie_word_embeddings": tied}, name)
-    raise ShapeError(f"{name}: model_type {family!r} is not one of llama, qwen3, qwen3_moe, qwen3_5_text")
+    if family not in _FAMILIES:
+        known = ", ".join((*_FAMILIES, "qwen3_5_text"))
+        raise ShapeError(f"{name}: model_type {family!r} is not one of {known}")
+    return _FAMILIES[family](text, name)
 
 
 def _need(config: Config, key: str) -> int:
@@ -78,7 +79,9 @@ def _dense(config: Config, name: str) -> Shape:
     layers = _need(config, "num_hidden_layers")
     attention = _attention(config, layers)
     head, embedding = _head(config)
-    qk_norm = config["model_type"] == "qwen3"
+    qk_norm, qkv_bias = config["model_type"] == "qwen3", config["model_type"] == "qwen2"
+    small = 2 * attention.head_dim if qk_norm else 0
+    small += (attention.heads + 2 * attention.kv_heads) * attention.head_dim if qkv_bias else 0
     return Shape(
         name=name,
         layers=layers,
@@ -91,7 +94,7 @@ def _dense(config: Config, name: str) -> Shape:
         ),
         attention=attention,
         embedding=embedding,
-        small_parameters=(2 * layers + 1) * hidden + (2 * attention.head_dim * layers if qk_norm else 0),
+        small_parameters=(2 * layers + 1) * hidden + layers * small,
     )
 
 
@@ -232,6 +235,131 @@ def mtp_head(config: Config, name: str) -> Shape:
     )
 
 
+def dflash_head(config: Config, name: str) -> Shape:
+    """A DFlash (or DSpark) head: a few decoder layers that draft a whole block in one pass.
+
+    The target's hidden states of several layers are fused by one product; embedding and head are
+    the target's. DSpark's small Markov and confidence heads are left out.
+    """
+    hidden, inter = _need(config, "hidden_size"), _need(config, "intermediate_size")
+    layers = _need(config, "num_hidden_layers")
+    taps = config.get("dflash_config", {}).get("target_layer_ids")
+    if not taps:
+        raise ShapeError("dflash_config.target_layer_ids: missing from config.json")
+    attention = _attention(config, layers)
+    return Shape(
+        name=name,
+        layers=layers,
+        linears=(
+            Linear("fuse", hidden, len(taps) * hidden),
+            *_attention_linears(attention, hidden, hidden),
+            *_mlp_linears(hidden, inter, layers),
+        ),
+        head=Linear("lm_head", _need(config, "vocab_size"), hidden),
+        elementwise=(
+            *_layer_ops(hidden, layers),
+            *_attention_ops(attention, qk_norm=True),
+            Elementwise("act", inter, layers),
+        ),
+        attention=attention,
+        borrowed_head=True,
+        small_parameters=(2 * layers + 2) * hidden + 2 * attention.head_dim * layers,
+    )
+
+
+def _gpt_oss(config: Config, name: str) -> Shape:
+    """Every other layer sees a sliding window; projections, router and experts have biases."""
+    hidden, layers = _need(config, "hidden_size"), _need(config, "num_hidden_layers")
+    experts, every = _need(config, "num_local_experts"), _attention(config, layers)
+    full = sum(kind == "full_attention" for kind in config.get("layer_types", ()))
+    head, embedding = _head(config)
+    linears = (*_attention_linears(every, hidden, hidden), Linear("router", experts, hidden, layers))
+    biases = sum(linear.n * layers for linear in linears)
+    sinks = every.heads * layers
+    return Shape(
+        name=name,
+        layers=layers,
+        linears=linears,
+        head=head,
+        elementwise=(
+            *_layer_ops(hidden, layers),
+            *_attention_ops(every, qk_norm=False),
+            Elementwise("norm", experts, layers),
+        ),
+        attention=replace(every, layers=full),
+        sliding=Sliding(replace(every, layers=layers - full), _need(config, "sliding_window")),
+        moe=Moe(
+            hidden,
+            _need(config, "intermediate_size"),
+            experts,
+            _need(config, "num_experts_per_tok"),
+            layers,
+            bias=True,
+        ),
+        embedding=embedding,
+        small_parameters=(2 * layers + 1) * hidden + biases + sinks,
+    )
+
+
+def _mla_linears(config: Config, hidden: int, layers: int) -> tuple[Linear, ...]:
+    heads, latent = _need(config, "num_attention_heads"), _need(config, "kv_lora_rank")
+    query, rope = _need(config, "q_lora_rank"), _need(config, "qk_rope_head_dim")
+    nope, value = _need(config, "qk_nope_head_dim"), _need(config, "v_head_dim")
+    return (
+        Linear("qkv_a", query + latent + rope, hidden, layers),
+        Linear("q_b", heads * (nope + rope), query, layers),
+        Linear("kv_b", heads * (nope + value), latent, layers),
+        Linear("attention_out", hidden, heads * value, layers),
+    )
+
+
+def _deepseek(config: Config, name: str) -> Shape:
+    """DeepSeek-V3: latent attention, a few dense layers, then experts with a shared one.
+
+    The multi-token-prediction layer is not part of it.
+    """
+    hidden, layers = _need(config, "hidden_size"), _need(config, "num_hidden_layers")
+    dense, experts = _need(config, "first_k_dense_replace"), _need(config, "n_routed_experts")
+    inter, expert = _need(config, "intermediate_size"), _need(config, "moe_intermediate_size")
+    latent, rope = _need(config, "kv_lora_rank"), _need(config, "qk_rope_head_dim")
+    attention = Attention(_need(config, "num_attention_heads"), 1, latent + rope, layers, latent)
+    head, embedding = _head(config)
+    sparse, shared = layers - dense, _need(config, "n_shared_experts") * expert
+    norms = 2 * hidden + _need(config, "q_lora_rank") + latent
+    return Shape(
+        name=name,
+        layers=layers,
+        linears=(
+            *_mla_linears(config, hidden, layers),
+            *_mlp_linears(hidden, inter, dense),
+            *_mlp_linears(hidden, shared, sparse),
+            Linear("router", experts, hidden, sparse),
+        ),
+        head=head,
+        elementwise=(
+            *_layer_ops(hidden, layers),
+            Elementwise("rope", (attention.heads + 1) * rope, layers),
+            Elementwise("act", inter, dense),
+            Elementwise("act", shared, sparse),
+            Elementwise("norm", experts, sparse),
+        ),
+        attention=attention,
+        moe=Moe(hidden, expert, experts, _need(config, "num_experts_per_tok"), sparse),
+        embedding=embedding,
+        small_parameters=norms * layers + hidden + experts * sparse,
+    )
+
+
+_FAMILIES: dict[str, Callable[[Config, str], Shape]] = {
+    "llama": _dense,
+    "qwen2": _dense,
+    "qwen3": _dense,
+    "qwen3_moe": _mixture,
+    "gpt_oss": _gpt_oss,
+    "deepseek_v3": _deepseek,
+}
+
+
 QWEN35_08B: Config = {
     "model_type": "qwen3_5_text",
     "full_attention_interval": 4,
@@ -250,3 +378,27 @@ QWEN35_08B: Config = {
     "vocab_size": 248320,
 }
 """Qwen3.5-0.8B (text part), from the launch scripts of THUDM/slime and radixark/miles."""
+
+LLAMA31_8B: Config = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 128256,
+}
+"""Llama-3.1-8B, the numbers of its published config.json."""
+
+LLAMA31_8B_EAGLE3: Config = {
+    "model_type": "llama",
+    "draft_vocab_size": 32000,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 1,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+}
+"""The EAGLE-3 head of Llama-3.1-8B, as SpecForge configures it."""

@@ -16,17 +16,27 @@ The variables of a shape (all counts are of one forward pass):
 
 Every term is marked ``measured``, ``composed`` (from which measurements), ``analytic`` (from
 datasheet numbers) or ``assumed``, and names its source. This module is free of torch.
+
+A measured profile also keeps its ``cells``, how they were timed (``method``, ``machine``), how far
+the ``fit`` is off, *exact* terms through the measured medians beside the fitted ones
+(``Profile.in_mode``), and a ``seal``: one digest per field, so that an edit is noticed and named.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from calibrate.cells import Measured
+from calibrate.fit.report import FitReport, Machine, Method, Mode
 
 SCHEMA = "leadline.profile/1"
 
@@ -129,11 +139,12 @@ class Target(_Frozen):
     """The model that verifies. ``verify`` is one forward pass, prefill chunks included.
 
     ``accept`` is sampling, rejection and bookkeeping on the device; ``host`` what the engine's
-    own loop adds to every step.
+    own loop adds to every step. ``exact`` is another ``verify``, through the measured medians.
     """
 
     work: ModelWork
     verify: tuple[Term, ...] = Field(min_length=1)
+    exact: tuple[Term, ...] = ()
     accept: tuple[Term, ...] = ()
     host: tuple[Term, ...] = ()
     eager_extra: tuple[Term, ...] = ()
@@ -146,13 +157,15 @@ class Drafter(_Frozen):
     ``next`` one further pass with one token per sequence (kinds draft_model, eagle, mtp), or the
     whole block is in ``first`` (kind parallel: ``block_tokens`` tokens per sequence are added to
     its tokens). Kind ngram has host terms in ``first`` only. ``max_depth`` bounds the depth that
-    the drafter was built for.
+    the drafter was built for. ``exact`` holds another ``first`` and ``next``, through the measured
+    medians.
     """
 
     kind: DrafterKind
     work: ModelWork | None = None
     first: tuple[Term, ...] = ()
     next: tuple[Term, ...] = ()
+    exact: dict[Literal["first", "next"], tuple[Term, ...]] = Field(default_factory=dict)
     block_tokens: int = Field(default=0, ge=0)
     max_depth: int = Field(default=16, gt=0)
 
@@ -225,7 +238,51 @@ class Profile(_Frozen):
     sources: tuple[Source, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
     samples: tuple[Sample, ...] = ()
+    method: Method | None = None
+    machine: Machine | None = None
+    fit: dict[str, FitReport] = Field(default_factory=dict)
+    cells: tuple[Measured, ...] = ()
+    seal: dict[str, str] = Field(default_factory=dict)
     notes: str = ""
+
+    @field_validator("cells")
+    @classmethod
+    def _samples_are_times(cls, cells: tuple[Measured, ...]) -> tuple[Measured, ...]:
+        for index, measured in enumerate(cells):
+            if not all(0 < us < math.inf for us in (*measured.samples_us, measured.median_us)):
+                raise ValueError(f"cells.{index}: every sample must be above 0 and finite")
+        return cells
+
+    def in_mode(self, mode: Mode) -> Profile:
+        """This profile, pricing passes by its fit or by its exact terms where it has any.
+
+        Passes without exact terms stay as they are. Raises ``ProfileError`` for ``exact`` when the
+        target has none.
+        """
+        if mode == "fit":
+            return self
+        if not self.target.exact:
+            message = "has no exact terms: only a profile measured by `leadline calibrate` does; use mode fit"
+            raise ProfileError(self.name, "target.exact", message)
+        target = self.target.model_copy(update={"verify": self.target.exact})
+        drafters = {name: d.model_copy(update=d.exact) for name, d in self.drafters.items()}
+        return self.model_copy(update={"target": target, "drafters": drafters, "seal": {}})
+
+    def sealed(self) -> Profile:
+        """This profile with a digest of every field except its name and notes."""
+        return self.model_copy(update={"seal": _digests(self)})
+
+
+def _digests(profile: Profile) -> dict[str, str]:
+    data = profile.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, exclude={"seal", "name", "notes"}
+    )
+    return {field: _digest(value) for field, value in data.items()}
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def load_profile(path: Path) -> Profile:
@@ -246,14 +303,38 @@ def parse_profile(data: Any, file: str) -> Profile:
     """Check decoded JSON; raises ``ProfileError`` naming the first wrong field."""
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
-        raise ProfileError(file, "schema", f"is {schema!r}; this version reads {SCHEMA!r}")
+        raise ProfileError(file, "schema", _other_schema(schema, data))
     try:
-        return Profile.model_validate(data)
+        return _unedited(Profile.model_validate(data), file)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         message = f"{first['msg'].removeprefix('Value error, ')}; {_remedy(data.get('command'))}"
         raise ProfileError(file, field or "profile", message) from None
+
+
+def _other_schema(schema: object, data: Any) -> str:
+    """What to do about a file of another version, or about one that is no profile."""
+    version = re.fullmatch(r"leadline\.profile/(\d{1,9})", schema) if isinstance(schema, str) else None
+    found = f"is {schema!r}; this version reads {SCHEMA!r}"
+    if version is None:
+        return found
+    if int(version[1]) > int(SCHEMA.rpartition("/")[2]):
+        return f"{found}. A newer leadline wrote it: upgrade leadline, or {_remedy(data.get('command'))}"
+    return f"{found}. An older leadline wrote it: {_remedy(data.get('command'))}"
+
+
+def _unedited(profile: Profile, file: str) -> Profile:
+    """The profile, unless it is sealed and a field no longer fits its digest."""
+    found = _digests(profile) if profile.seal else {}
+    for field in sorted({*found, *profile.seal}):
+        if found.get(field) != profile.seal.get(field):
+            message = (
+                "was changed after the file was written: restore it, "
+                f"{_remedy(profile.command)}, or delete `seal` to keep the change as your own"
+            )
+            raise ProfileError(file, field, message)
+    return profile
 
 
 def _remedy(command: object) -> str:

@@ -38,22 +38,40 @@ class Linear:
 
 @dataclass(frozen=True)
 class Attention:
-    """Full-attention layers with grouped queries."""
+    """Attention layers with grouped queries.
+
+    ``latent`` above 0 is DeepSeek's multi-head latent attention in its absorbed form: one entry of
+    ``head_dim`` numbers is cached per token, and its first ``latent`` serve as the values, too.
+    """
 
     heads: int
     kv_heads: int
     head_dim: int
     layers: int
+    latent: int = 0
 
     @property
     def kv_values_per_token(self) -> int:
         """Numbers cached per token, over all layers."""
-        return 2 * self.kv_heads * self.head_dim * self.layers
+        return (self.head_dim if self.latent else 2 * self.kv_heads * self.head_dim) * self.layers
 
     @property
     def flops_per_query_context(self) -> int:
         """Scores and weighted sum of one query token over one cached token, over all layers."""
-        return 4 * self.heads * self.head_dim * self.layers
+        return 2 * self.heads * (self.head_dim + (self.latent or self.head_dim)) * self.layers
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """Attention layers that see the last ``window`` tokens only."""
+
+    attention: Attention
+    window: int
+
+    @property
+    def state_values(self) -> int:
+        """Numbers kept per sequence once the window is full, over all layers."""
+        return self.window * self.attention.kv_values_per_token
 
 
 @dataclass(frozen=True)
@@ -73,7 +91,7 @@ class Gdn:
         """Channels of the short convolution: queries, keys and values."""
         return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
 
-    def state_bytes(self, dtype_bytes: int) -> int:
+    def state_bytes(self, dtype_bytes: float) -> float:
         """Recurrent and convolution state of one sequence, over all layers."""
         recurrent = self.value_heads * self.key_dim * self.value_dim * STATE_BYTES
         return self.layers * (recurrent + self.conv_channels * (self.conv - 1) * dtype_bytes)
@@ -88,11 +106,13 @@ class Moe:
     experts: int
     active: int
     layers: int
+    bias: bool = False
 
     @property
     def parameters_each(self) -> int:
         """Weights of one expert of one layer."""
-        return 3 * self.hidden * self.inter
+        bias = 2 * self.inter + self.hidden if self.bias else 0
+        return 3 * self.hidden * self.inter + bias
 
 
 @dataclass(frozen=True)
@@ -113,6 +133,7 @@ class Shape:
     """One model, or one draft head that borrows parts of its target.
 
     ``once`` are products of a drafter's first pass only (EAGLE-3's feature fusion).
+    ``attention`` are the layers that see the whole context, ``sliding`` those that do not.
     ``embedding`` counts the parameters of an input table of its own (0 when tied or borrowed);
     ``borrowed_head`` says that the head's weights belong to the target.
     """
@@ -123,6 +144,7 @@ class Shape:
     head: Linear
     elementwise: tuple[Elementwise, ...]
     attention: Attention
+    sliding: Sliding | None = None
     gdn: Gdn | None = None
     moe: Moe | None = None
     once: tuple[Linear, ...] = ()
@@ -155,22 +177,32 @@ class Shape:
             routed = self.moe.layers * self.moe.active * self.moe.parameters_each
         return self.read_parameters + routed
 
-    def work(self, dtype_bytes: int = 2) -> ModelWork:
-        """The profile's account of this shape, with weights and KV cache of ``dtype_bytes``."""
+    def work(self, dtype_bytes: float = 2, expert_bytes: float | None = None) -> ModelWork:
+        """The profile's account of this shape, with weights and KV cache of ``dtype_bytes``.
+
+        ``expert_bytes`` per parameter of the routed experts where they are quantised apart
+        (mxfp4: 17 / 32, with one scale per 32 numbers).
+        """
+        each = dtype_bytes if expert_bytes is None else expert_bytes
+        routed = self.expert_parameters
         return ModelWork(
             name=self.name,
             parameters=self.parameters,
-            weight_bytes=self.parameters * dtype_bytes,
+            weight_bytes=(self.parameters - routed) * dtype_bytes + routed * each,
             read_bytes=self.read_parameters * dtype_bytes,
             flops_per_token=2 * self.active_parameters,
             attention_flops_per_query_context=self.attention.flops_per_query_context,
             kv_bytes_per_token=self.attention.kv_values_per_token * dtype_bytes,
-            state_bytes_per_sequence=0 if self.gdn is None else self.gdn.state_bytes(dtype_bytes),
-            experts=None if self.moe is None else _experts(self.moe, dtype_bytes),
+            state_bytes_per_sequence=self._state_bytes(dtype_bytes),
+            experts=None if self.moe is None else _experts(self.moe, each),
         )
 
+    def _state_bytes(self, dtype_bytes: float) -> float:
+        recurrent = 0.0 if self.gdn is None else self.gdn.state_bytes(dtype_bytes)
+        return recurrent + (0 if self.sliding is None else self.sliding.state_values * dtype_bytes)
 
-def _experts(moe: Moe, dtype_bytes: int) -> Experts:
+
+def _experts(moe: Moe, dtype_bytes: float) -> Experts:
     return Experts(
         count=moe.experts,
         active=moe.active,

@@ -101,6 +101,7 @@ def check(
 
     loaded = read_scenario(find_scenario(scenario))
     warnings = _warn(loaded)
+    _try_inputs(loaded)
     count = len(loaded.cells)
     runs = count * len(loaded.scenario.policies) * len(loaded.scenario.run.seeds)
     counts = ", ".join(_counted(*each) for each in ((count, "cell"), (runs, "run"), (warnings, "warning")))
@@ -111,6 +112,14 @@ def check(
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _try_inputs(loaded: Loaded) -> None:
+    """Draw the requests and acceptance of every cell once, so that a bad row of any file shows."""
+    from sim.run import prepare
+
+    for cell in loaded.cells:
+        prepare(cell.scenario, cell.scenario.policies[-1], cell.scenario.run.seeds[0])
 
 
 def _warn(loaded: Loaded) -> int:
@@ -269,12 +278,10 @@ def _basis(about: dict[str, Any]) -> str:
         f"{p['name']} ({p['kind']}{', ±{:.0%}'.format(p['error']['relative']) if p['error'] else ''})"
         for p in about["profiles"]
     )
-    drafter = f", drafter {about['drafter']}" if about["drafter"] else ""
-    accepted = ", ".join(dict.fromkeys(process or "none" for process in about["acceptance"]))
-    lines = [
-        f"step costs: {costs}{drafter}; acceptance: {accepted}, as the scenario states; {about['engine']}"
-    ]
-    return "\n".join([*lines, *dict.fromkeys(f"assumed: {text}" for text in about["assumptions"])])
+    drafters = ", ".join(name or "none" for name in about["drafters"])
+    accepted, engines = ", ".join(about["acceptance"]), ", ".join(about["engines"])
+    first = f"step costs: {costs}; drafter: {drafters}; acceptance as stated: {accepted}; engine: {engines}"
+    return "\n".join([first, *(f"assumed: {text}" for text in about["assumptions"])])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ process makes it, so results do not depend on the number of workers.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from sim.acceptance.config import IidAcceptance
 from sim.cost.breakdown import breakdown_ns
 from sim.cost.work import step_bytes, step_flops
 from sim.engine.simulate import Setup, simulate
+from sim.errors import InputError, LeadlineError
 from sim.policies.config import Bounds, PolicyConfig
 from sim.policies.custom import CustomConfig
 from sim.results import compare
@@ -96,35 +98,39 @@ def run_scenario(
     progress: Callable[[int, int], None] = lambda done, total: None,
     on_cell: Callable[[compare.Comparison], None] = lambda comparison: None,
 ) -> Results:
-    """Run every cell, policy and seed; with ``out``, records go to ``out/runs/cell/policy/seed``.
+    """Run every cell, policy and seed.
 
-    ``jobs`` is the number of worker processes. ``progress`` is called with (finished, total),
-    ``on_cell`` with the comparison of each cell as soon as its runs are there. Raises
-    ``InputError`` or ``ProfileError`` when a run cannot be set up.
+    With ``out``, records go to numbered folders ``out/runs/cell/policy/seed``. ``jobs`` is the
+    number of worker processes. ``progress`` is called with (finished, total), ``on_cell`` with the
+    comparison of each cell as soon as its runs are there. Raises ``InputError`` or ``ProfileError``
+    when a run cannot be set up.
     """
     cells = expand(scenario)
+    seeds = scenario.run.seeds
     tasks = [
-        Task(cell, policy, seed, _folder(scenario, out, cell, policy, seed))
-        for cell, seed, policy in product(cells, scenario.run.seeds, scenario.policies)
+        Task(cell, policy, seed, None if out is None else _folder(out, i, cell, j, policy, seed))
+        for i, cell in enumerate(cells)
+        for seed in seeds
+        for j, policy in enumerate(cell.scenario.policies)
     ]
     runs: dict[tuple[str, str, int], Finished] = {}
     compared: list[compare.Cell] = []
     progress(0, len(tasks))
     with _mapper(min(jobs, len(tasks))) as run_all:
         made = run_all(tasks)
-        for cell in cells:
-            for seed in scenario.run.seeds:
-                for policy, run in zip(scenario.policies, _measured(scenario, made), strict=True):
-                    runs[cell.label, policy.title, seed] = run
-                progress(len(runs), len(tasks))
-            compared.append(_compared(cell, runs))
-            on_cell(_comparison(scenario, cells, compared[-1:]))
+        for cell, seed in product(cells, seeds):
+            group = list(islice(made, len(cell.scenario.policies)))
+            for policy, run in zip(cell.scenario.policies, measured(cell.scenario, group), strict=True):
+                runs[cell.label, policy.title, seed] = run
+            progress(len(runs), len(tasks))
+            if seed == seeds[-1]:
+                compared.append(_compared(cell, runs))
+                on_cell(_comparison(scenario, cells, compared[-1:]))
     return Results(scenario, _comparison(scenario, cells, compared), runs, _warnings(runs))
 
 
-def _measured(scenario: Scenario, made: Iterator[Made]) -> list[Finished]:
-    """Measure the runs of all policies under one seed, with one warm-up cut for all of them."""
-    group = list(islice(made, len(scenario.policies)))
+def measured(scenario: Scenario, group: list[Made]) -> list[Finished]:
+    """Measure the runs of all policies of one cell and seed, with one warm-up cut for all of them."""
     warmup = common_warmup([run.records for run in group], scenario.run.warmup)
     return [
         Finished(
@@ -149,10 +155,11 @@ def _mapper(jobs: int) -> Iterator[Callable[[list[Task]], Iterator[Made]]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _folder(scenario: Scenario, out: Path | None, cell: Cell, policy: PolicyConfig, seed: int) -> Path | None:
-    if out is None or scenario.run.records != "all":
+def _folder(out: Path, i: int, cell: Cell, j: int, policy: PolicyConfig, seed: int) -> Path | None:
+    """Where a run's records go: numbered, so that labels which differ in odd characters stay apart."""
+    if cell.scenario.run.records != "all":
         return None
-    return out / "runs" / _file_name(cell.label) / _file_name(policy.title) / str(seed)
+    return out / "runs" / f"{i}-{_file_name(cell.label)}" / f"{j}-{_file_name(policy.title)}" / str(seed)
 
 
 def _file_name(label: str) -> str:
@@ -190,10 +197,27 @@ def extrapolated_share(steps: Mapping[str, NDArray[np.int64]], profile: Profile)
 
 def make_run(scenario: Scenario, policy: PolicyConfig, seed: int) -> tuple[RunRecords, Setup]:
     """Simulate one policy under one seed; returns the records and what they were made from."""
+    setup = prepare(scenario, policy, seed)
+    if not isinstance(policy, CustomConfig):
+        return simulate(setup, policy.build(Bounds(setup.max_depth))), setup
+    own = policy.model_copy(update={"search": str(scenario.folder / policy.search)})
+    built = own.build(Bounds(setup.max_depth))
+    try:
+        return simulate(setup, built), setup
+    except LeadlineError as error:
+        raise InputError(f"policy {policy.title}: {error}") from error
+    except Exception as error:
+        at = traceback.extract_tb((error.__cause__ or error).__traceback__)[-1]  # SimPy raises a copy
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(f"policy {policy.title}: {what} ({Path(at.filename).name}:{at.lineno})") from error
+
+
+def prepare(scenario: Scenario, policy: PolicyConfig, seed: int) -> Setup:
+    """Everything one run needs; raises what is wrong with any file that the scenario names."""
     profile = _profile(scenario.profile_path)
     drafter = None if policy.policy == "off" else scenario.drafter_of(profile)
     depth = scenario.max_depth(drafter, policy)
-    setup = Setup(
+    return Setup(
         requests=build_requests(scenario.workload, seed, scenario.locate),
         profile=profile,
         drafter=drafter,
@@ -201,7 +225,6 @@ def make_run(scenario: Scenario, policy: PolicyConfig, seed: int) -> tuple[RunRe
         processes=_processes(scenario, seed, depth),
         max_depth=depth,
     )
-    return simulate(setup, _located(policy, scenario).build(Bounds(depth))), setup
 
 
 @lru_cache(maxsize=8)
@@ -215,13 +238,6 @@ def _processes(scenario: Scenario, seed: int, depth: int) -> tuple[AcceptancePro
         build_process(config or NO_DRAFTS, seed, max(depth, 1), scenario.locate)
         for config in scenario.acceptances
     )
-
-
-def _located(policy: PolicyConfig, scenario: Scenario) -> PolicyConfig:
-    """A policy of the user's own is looked for from the scenario's folder."""
-    if isinstance(policy, CustomConfig):
-        return policy.model_copy(update={"search": str(scenario.folder / policy.search)})
-    return policy
 
 
 # -- all runs ------------------------------------------------------------------------------------
@@ -248,17 +264,20 @@ def _comparison(
 
 
 def provenance(scenario: Scenario) -> dict[str, Any]:
-    """Versions, profiles with their marks and errors, drafter, acceptance, engine and seeds."""
-    files = dict.fromkeys(cell.scenario.profile_path for cell in expand(scenario))
+    """Versions, profiles with their marks and errors, drafters, acceptance, engines and seeds."""
+    cells = [cell.scenario for cell in expand(scenario)]
+    accepted = [config for cell in cells for config in cell.acceptances]
     return {
         "scenario": scenario.name,
         "leadline": __version__,
         "numpy": np.__version__,
-        "profiles": [_about_profile(_profile(path)) for path in files],
-        "drafter": scenario.drafter,
-        "acceptance": [config.process if config else None for config in scenario.acceptances],
-        "assumptions": [text for config in scenario.acceptances if config for text in config.assumptions],
-        "engine": scenario.engine.preset,
+        "profiles": [_about_profile(_profile(path)) for path in dict.fromkeys(c.profile_path for c in cells)],
+        "drafters": list(dict.fromkeys(c.drafter for c in cells)),
+        "acceptance": list(dict.fromkeys(config.process if config else "none" for config in accepted)),
+        "assumptions": list(
+            dict.fromkeys(text for config in accepted if config for text in config.assumptions)
+        ),
+        "engines": list(dict.fromkeys(c.engine.preset for c in cells)),
         "seeds": list(scenario.run.seeds),
     }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sim.errors import InputError
 from sim.results.store import read_run, summary
 from sim.run import make_run, run_scenario
 from sim.scenario.load import load_scenario
@@ -118,3 +119,124 @@ def expanded(scenario: Scenario) -> Scenario:
     from sim.scenario.load import expand
 
     return expand(scenario)[0].scenario
+
+
+def test_a_swept_limit_judges_its_own_cell(tmp_path: Path) -> None:
+    """Goodput under a limit that nothing can meet is 0; under a loose one it is not."""
+    text = (
+        SMALL.split("sweep:", maxsplit=1)[0]
+        + "sweep: {slo.tpot: [1us, 10s]}\nrun: {seeds: 1, warmup: none}\n"
+    )
+    (tmp_path / "slo.yaml").write_text(text)
+    tight, loose = run_scenario(load_scenario(tmp_path / "slo.yaml")).comparison.cells
+    assert tight.policies[0].mean("goodput_per_s") == 0
+    assert loose.policies[0].mean("goodput_per_s") > 1
+
+
+OWN = """
+import numpy as np
+from sim.policies.base import PolicyDefaults
+
+class Greedy(PolicyDefaults):
+    def draft_depths(self, batch):
+        return np.full(batch.sequences, 50)
+
+class Negative(PolicyDefaults):
+    def draft_depths(self, batch):
+        return -1
+
+class Half(PolicyDefaults):
+    def draft_depths(self, batch):
+        return np.full(batch.sequences, 2.5)
+
+class Meddler(PolicyDefaults):
+    def draft_depths(self, batch):
+        batch.context_tokens[:] += 1
+        return 1
+
+class Broken(PolicyDefaults):
+    def draft_depths(self, batch):
+        raise KeyError("oops")
+
+class Fussy(PolicyDefaults):
+    def __init__(self, needed):
+        pass
+
+class Confident(PolicyDefaults):
+    wants_confidence = True
+    def draft_depths(self, batch):
+        return 3
+    def verify_depths(self, batch, depths, confidence):
+        return np.cumprod(confidence[:, :3] > 0.6, axis=1).sum(axis=1)
+"""
+
+
+def own_policy(tmp_path: Path, name: str, acceptance: str = "{process: iid, alpha: 0.7}") -> Scenario:
+    """A scenario with one own policy, found beside its file."""
+    (tmp_path / "mine.py").write_text(OWN)
+    text = (
+        SMALL.split("policies:", maxsplit=1)[0]
+        + f"policies: [off, {{policy: 'mine:{name}', k_max: 3, label: own}}]\n"
+    )
+    text = text.replace("{process: latent, mean: 0.7, spread: 1.0, correlation: 0.5}", acceptance)
+    (tmp_path / "own.yaml").write_text(text + "run: {seeds: 2, warmup: none}\n")
+    return load_scenario(tmp_path / "own.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Negative", "depth -1"),
+        ("Half", "whole number"),
+        ("Meddler", "read-only"),
+        ("Broken", r"KeyError: 'oops' \(mine.py:"),
+        ("Fussy", "cannot be made with params"),
+        ("Confident", "confidence"),
+    ],
+)
+def test_an_own_policy_that_fails_says_how(tmp_path: Path, name: str, message: str) -> None:
+    """No traceback, no endless run, no changed simulation: the policy's name and what it did."""
+    with pytest.raises(InputError, match=message) as caught:
+        run_scenario(own_policy(tmp_path, name))
+    assert "own" in str(caught.value) or "mine" in str(caught.value)
+
+
+def test_an_own_policy_is_cut_to_the_depth_it_declared(tmp_path: Path) -> None:
+    """Asking for 50 drafts with k_max 3 verifies three."""
+    scenario = own_policy(tmp_path, "Greedy")
+    run, _ = make_run(scenario, scenario.policies[1], 0)
+    assert run.steps["depth"].max() == 3
+
+
+def test_an_own_policy_that_reads_claims_runs_in_workers(tmp_path: Path) -> None:
+    """One process and two give the same comparison."""
+    acceptance = "{process: iid, alpha: 0.7, confidence: {auc: 0.9}}"
+    scenario = own_policy(tmp_path, "Confident", acceptance)
+    one, two = (summary(run_scenario(scenario, jobs=jobs).comparison) for jobs in (1, 2))
+    assert json.dumps(one) == json.dumps(two)
+
+
+def test_labels_that_differ_in_odd_characters_keep_their_own_folders(tmp_path: Path) -> None:
+    """Records of ``a/b`` and ``a:b`` do not overwrite each other."""
+    text = SMALL.split("policies:", maxsplit=1)[0]
+    labels = "[{policy: static, k: 1, label: 'a/b'}, {policy: static, k: 2, label: 'a:b'}]"
+    (tmp_path / "odd.yaml").write_text(text + f"policies: {labels}\nrun: {{seeds: 1, warmup: none}}\n")
+    run_scenario(load_scenario(tmp_path / "odd.yaml"), out=tmp_path / "out")
+    assert len(list((tmp_path / "out").rglob("run.json"))) == 2
+
+
+def test_no_policy_learns_when_an_answer_will_end(tmp_path: Path) -> None:
+    """What remains is counted to the context limit, except for a clairvoyant policy."""
+    (tmp_path / "spy.py").write_text(
+        "from sim.policies.base import PolicyDefaults\n"
+        "class Spy(PolicyDefaults):\n"
+        "    def draft_depths(self, batch):\n"
+        "        assert set((batch.remaining_tokens + batch.context_tokens).tolist()) <= {131072}\n"
+        "        return 1\n"
+    )
+    text = SMALL.split("policies:", maxsplit=1)[0]
+    text += "policies: [{policy: 'spy:Spy', k_max: 1}]\nrun: {seeds: 1, warmup: none}\n"
+    (tmp_path / "spy.yaml").write_text(text)
+    scenario = load_scenario(tmp_path / "spy.yaml")
+    assert scenario.engine.max_model_len == 131072
+    make_run(scenario, scenario.policies[0], 0)

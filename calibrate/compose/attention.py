@@ -18,6 +18,8 @@ from calibrate.shapes import Attention
 
 DECODE_DOMAIN = "batch_size <= 512 AND isl + step BETWEEN 64 AND 32768"
 CONTEXT_DOMAIN = "batch_size * isl <= 16384 AND isl >= 64"
+KERNELS = {"b200_sxm": ("FlashInfer TRT-LLM", " AND kernel_source = 'vllm_flashinfer_trtllmprefill'")}
+"""Kernel and its filter where a device's tables are not FlashAttention 3's (which need none)."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def _heads(attention: Attention) -> str:
 def _decode(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) -> Fit:
     path = folders.perf(gpu, "generation_attention")
     key = ledger.source(
-        f"aic-attention-{gpu}-decode", path, f"{AIC}: decode attention, FA3, {gpu}", AIC_LICENCE
+        f"aic-attention-{gpu}-decode", path, f"{AIC}: decode attention, {_kernel(gpu)}, {gpu}", AIC_LICENCE
     )
     table = rows(
         path,
@@ -120,12 +122,12 @@ def _decode(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) ->
 def _context(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) -> Fit:
     path = folders.perf(gpu, "context_attention")
     key = ledger.source(
-        f"aic-attention-{gpu}-context", path, f"{AIC}: context attention, FA3, {gpu}", AIC_LICENCE
+        f"aic-attention-{gpu}-context", path, f"{AIC}: context attention, {_kernel(gpu)}, {gpu}", AIC_LICENCE
     )
     table = rows(
         path,
         "batch_size, isl, latency AS ms",
-        f"{_heads(attention)} AND {CONTEXT_DOMAIN}",
+        f"{_heads(attention)} AND {CONTEXT_DOMAIN}{KERNELS.get(gpu, ('', ''))[1]}",
         "1, 2",
     )
     for row in each(table):
@@ -133,6 +135,10 @@ def _context(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) -
     batch, length, measured = _floats(table, "batch_size", "isl", "ms")
     pairs = batch * length * length / 2
     return relative_fit([np.ones_like(batch), batch * length, pairs], measured * 1e6)
+
+
+def _kernel(gpu: str) -> str:
+    return KERNELS.get(gpu, ("FA3", ""))[0]
 
 
 def _shape(attention: Attention) -> dict[str, int]:

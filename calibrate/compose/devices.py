@@ -59,6 +59,9 @@ H100 = Machine("h100_sxm", _device("NVIDIA H100 SXM 80GB", 80, 3.35e12, 989e12),
 H200 = Machine(
     "h200_sxm", _device("NVIDIA H200 SXM 141GB", 141, 4.8e12, 989e12), H100_OPS, ops_bandwidth=4.8 / 3.35
 )
+B200 = Machine(
+    "b200_sxm", _device("NVIDIA B200 SXM 180GB", 180, 7.7e12, 2.25e15), H100_OPS, ops_bandwidth=7.7 / 3.35
+)
 A100 = Machine(
     "a100_sxm",
     _device("NVIDIA A100 SXM 80GB", 80, 2.039e12, 312e12),

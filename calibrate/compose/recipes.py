@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calibrate.compose import overheads
-from calibrate.compose.devices import A100, H100, H200, Machine
+from calibrate.compose.devices import A100, B200, H100, H200, Machine
 from calibrate.compose.moe import ROUTING
 from calibrate.compose.overheads import VLLM_010, VLLM_024, Overheads
 from calibrate.compose.passes import Kernels
@@ -88,6 +88,13 @@ _MOE = (
         why="real routing is skewed between balanced and power_law_1.2; the table has all three",
     ),
 )
+_B200 = (
+    Assumption(
+        what="target.verify.elementwise",
+        value="Vidur's H100 kernels: launch kept, traffic divided by the bandwidth ratio 2.30",
+        why="no small kernels were measured on B200",
+    ),
+)
 _A100 = (
     Assumption(
         what="target.verify.attention_decode, attention_prefill",
@@ -125,6 +132,19 @@ RECIPES = (
         (_EAGLE3_30B,),
         max_tokens=2048,
         assumptions=_MOE,
+    ),
+    Recipe(
+        "llama-3.1-8b-b200",
+        B200,
+        LLAMA_8B,
+        "Llama-3.1-8B",
+        VLLM_024,
+        (_EAGLE3_LLAMA,),
+        ngram=True,
+        assumptions=_B200,
+    ),
+    Recipe(
+        "qwen3.5-27b-b200", B200, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=(*_GDN, *_B200)
     ),
 )
 

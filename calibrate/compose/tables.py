@@ -29,7 +29,11 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Folders:
-    """The three input folders: kernel tables, ground truth (MoE and Vidur CSVs), model configs."""
+    """The three input folders: kernel tables, ground truth (MoE and Vidur CSVs), model configs.
+
+    ``tables`` is flat (``GPU_FAMILY_vllm_VERSION.parquet``) or the ``systems/data`` folder of an
+    installed aiconfigurator package (``GPU/GROUP/vllm/VERSION/FAMILY_perf.parquet``).
+    """
 
     tables: Path
     groundtruth: Path
@@ -38,8 +42,12 @@ class Folders:
     def perf(self, gpu: str, family: str) -> Path:
         """The one Parquet file of ``family`` on ``gpu``, whatever its engine version."""
         found = sorted(self.tables.glob(f"{gpu}_{family}_vllm_*.parquet"))
+        found = found or sorted(self.tables.glob(f"{gpu}/*/vllm/*/{family}_perf.parquet"))
         if not found:
-            raise TableError(f"{self.tables}: no {gpu}_{family}_vllm_*.parquet; give --tables")
+            raise TableError(
+                f"{self.tables}: no {gpu}_{family}_vllm_*.parquet, nor {gpu}/*/vllm/*/{family}_perf.parquet; "
+                "give --tables"
+            )
         return found[-1]
 
     @property

@@ -138,7 +138,7 @@ class StepCost:
         drafter: Drafter | None,
         max_tokens: int,
         capture_sizes: Sequence[int] = (),
-        habits: DraftHabits = DraftHabits(),  # noqa: B008 - frozen
+        habits: DraftHabits = DraftHabits(),
     ) -> None:
         size = max_tokens + max([0, *capture_sizes]) + 2
         if drafter is not None:
@@ -233,7 +233,7 @@ class StepCost:
         """Drafter's passes beyond the first, when all sequences go to ``depth``."""
         n = sequences
         one = float(self.next.ns(n, n, n, context, context)) if self.sequential else 0.0
-        return np.maximum(np.asarray(depth) - 1, 0) * one
+        return np.asarray(np.maximum(np.asarray(depth) - 1, 0) * one, dtype=np.float64)
 
 
 def _padding(capture_sizes: Sequence[int], size: int) -> NDArray[np.int64]:

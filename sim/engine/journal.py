@@ -17,7 +17,7 @@ from sim.results.records import REQUEST_COLUMNS, STEP_COLUMNS, Table
 class Journal:
     """The records of one replica.
 
-    ``gaps`` pools (gap in ns, how often) over all requests. ``keep_steps`` can be turned off
+    ``gaps`` pools (gap in ns, how often, when) over all requests. ``keep_steps`` can be turned off
     when nobody will read them.
     """
 
@@ -33,22 +33,22 @@ class Journal:
         last = batch.a[LAST_EMIT, : batch.n]
         if plan.emitters is None:
             if self._aligned:
-                self.gaps.extend((end - int(last[0]), batch.n))
+                self.gaps.extend((end - int(last[0]), batch.n, end))
             else:
-                self._note_gaps(end - last)
+                self._note_gaps(end - last, end)
             last.fill(end)
             self._aligned = True
             return
         at = plan.emitters
-        self._note_gaps(end - last[at[last[at] >= 0]])
+        self._note_gaps(end - last[at[last[at] >= 0]], end)
         last[at] = end
         self._first_tokens(at, end)
         self._aligned = len(at) + self.scheduler.prefilling == batch.n
 
-    def _note_gaps(self, gaps: Int64) -> None:
+    def _note_gaps(self, gaps: Int64, end: int) -> None:
         values, counts = np.unique(gaps, return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            self.gaps.extend((value, count))
+            self.gaps.extend((value, count, end))
 
     def _first_tokens(self, emitters: Int64, end: int) -> None:
         """Sequences that emitted for the first time since their admission are prefilled now."""

@@ -138,12 +138,12 @@ def collect(setup: Setup, replica: Replica) -> RunRecords:
     """Records of a finished run, requests in order of intended arrival."""
     requests = replica.journal.requests.to_arrays()
     order = np.argsort(requests["request"], kind="stable")
-    gaps = np.frombuffer(replica.journal.gaps, dtype=np.int64).reshape(-1, 2)
+    gaps = np.frombuffer(replica.journal.gaps, dtype=np.int64).reshape(-1, 3)
     arrivals = setup.requests.arrival_ns
     return RunRecords(
         requests={name: values[order] for name, values in requests.items()},
         steps=replica.journal.steps.to_arrays(),
-        chunk_gaps=(gaps[:, 0].copy(), gaps[:, 1].copy()),
+        chunk_gaps=(gaps[:, 0].copy(), gaps[:, 1].copy(), gaps[:, 2].copy()),
         unfinished=len(arrivals) - len(order),
         classes=setup.requests.classes,
         last_arrival_ns=int(arrivals.max(initial=0)),

@@ -8,7 +8,9 @@ keyword arguments, and must offer what ``sim.policies.base.Policy`` says; subcla
 from __future__ import annotations
 
 import importlib
-import sys
+import importlib.util
+from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from pydantic import Field
@@ -46,21 +48,31 @@ class CustomConfig(PolicyConfig):
         try:
             return cls(**self.params)
         except Exception as error:
-            raise InputError(f"policy {self.policy}: cannot be made with params {self.params} ({error})") from error
+            raise InputError(
+                f"policy {self.policy}: cannot be made with params {self.params} ({error})"
+            ) from error
 
     def _load(self) -> Any:
         module, _, name = self.policy.partition(":")
-        sys.path.insert(0, self.search)
         try:
-            return getattr(importlib.import_module(module), name)
+            return getattr(_module(module, Path(self.search)), name)
         except (ImportError, AttributeError, SyntaxError) as error:
             raise InputError(
                 f"policy {self.policy!r} cannot be loaded ({error}); write module:Class"
             ) from None
-        finally:
-            sys.path.remove(self.search)
 
     @property
     def depth(self) -> int:
         """The deepest depth that it may ask for."""
         return self.k_max
+
+
+def _module(name: str, folder: Path) -> ModuleType:
+    """The module of a file below ``folder``, loaded afresh; else one of the Python path."""
+    file = folder.joinpath(*name.split(".")).with_suffix(".py")
+    spec = importlib.util.spec_from_file_location(name, file) if file.is_file() else None
+    if spec is None or spec.loader is None:
+        return importlib.import_module(name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -36,12 +36,17 @@ class PolicyResult:
 
     @property
     def unstable(self) -> bool:
-        """Whether the backlog grew under most seeds; no mean of such a policy is reported."""
-        return 2 * sum(run.unstable for run in self.runs) > len(self.runs)
+        """Whether the backlog grew under half of the seeds or more; no mean of such a policy is reported."""
+        return 2 * self.unstable_seeds >= len(self.runs)
+
+    @property
+    def unstable_seeds(self) -> int:
+        """Seeds under which the backlog grew; they are left out of means and differences."""
+        return sum(run.unstable for run in self.runs)
 
     def values(self, metric: str) -> NDArray[np.float64]:
-        """One metric per seed."""
-        return np.array([run[metric] for run in self.runs])
+        """One metric per seed; NaN where the run was unstable."""
+        return np.array([np.nan if run.unstable else run[metric] for run in self.runs])
 
     def mean(self, metric: str) -> float:
         """Mean of one metric over the seeds that have it; NaN when unstable or without data."""

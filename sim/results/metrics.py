@@ -95,7 +95,7 @@ def measure(
     work = {"flops_per_token": flops_per_step, "bytes_per_token": bytes_per_step}
     found = {
         **_request_metrics(records, window, slos),
-        **_gap_metrics(*records.chunk_gaps),
+        **_gap_metrics(records, window),
         **_step_metrics(records, window, work),
         "warmup_requests": float(window.skipped),
         "unfinished_share": records.unfinished_share,
@@ -170,7 +170,11 @@ def _acceptance(requests: Columns) -> dict[str, float]:
     }
 
 
-def _gap_metrics(gaps: Int64, counts: Int64) -> dict[str, float]:
+def _gap_metrics(records: RunRecords, window: Window) -> dict[str, float]:
+    """Gaps that end in the window."""
+    gaps, counts, end = records.chunk_gaps
+    inside = (end > window.start_ns) & (end <= window.end_ns)
+    gaps, counts = gaps[inside], counts[inside]
     percentiles = weighted_percentiles(gaps, counts, PERCENTILES)
     mean = _ratio((gaps.astype(np.float64) * counts).sum(), counts.sum())
     names = (f"itl_{statistic}_ms" for statistic in STATISTICS)
@@ -206,15 +210,15 @@ def _step_latency(took_ns: Int64) -> dict[str, float]:
 
 
 def _step_shape(steps: Columns) -> dict[str, float]:
-    """Depth per decoding step, sequences weighted by time, and verified tokens thrown away."""
+    """Depth per decoding step, sequences weighted by time, and verified positions that gave no output."""
     took = steps["end_ns"] - steps["start_ns"]
     decoding = steps["decodes"] > 0
     depths = steps["drafted"][decoding] / steps["decodes"][decoding]
-    rejected = int(steps["drafted"].sum()) - int(steps["accepted"].sum())
+    in_vain = int(steps["logits"].sum()) - int(steps["emitted"].sum())
     return {
         "depth_mean": float(depths.mean()) if len(depths) else np.nan,
         "batch_mean": _ratio((steps["sequences"] * took).sum(), took.sum()),
-        "step_waste_share": _ratio(rejected, steps["tokens"].sum()),
+        "step_waste_share": _ratio(in_vain, steps["tokens"].sum()),
     }
 
 

@@ -20,14 +20,15 @@ class RunRecords:
 
     ``requests`` and ``steps`` hold the columns of ``sim.results.records`` as int64 arrays.
     Request rows may stand in any order; one that never finished has ``finish_ns`` < 0 or no row
-    at all, and ``unfinished`` counts all such requests. ``chunk_gaps`` pools the gaps between
-    streamed chunks over all requests as (gap in ns, how often), two arrays of equal length.
+    at all, and ``unfinished`` counts all such requests. ``chunk_gaps`` pools the gaps
+    between streamed chunks over all requests as (gap in ns, how often, when the second chunk came),
+    three arrays of equal length.
     ``last_arrival_ns`` is the last intended arrival, 0 in a closed loop.
     """
 
     requests: Columns
     steps: Columns
-    chunk_gaps: tuple[Int64, Int64]
+    chunk_gaps: tuple[Int64, Int64, Int64]
     unfinished: int
     classes: tuple[str, ...]
     last_arrival_ns: int
@@ -37,7 +38,7 @@ class RunRecords:
     def __post_init__(self) -> None:
         _check_columns("requests", self.requests, REQUEST_COLUMNS)
         _check_columns("steps", self.steps, STEP_COLUMNS)
-        gaps, counts = self.chunk_gaps
+        gaps, counts, _ = self.chunk_gaps
         if len(gaps) != len(counts):
             raise SimulationError(f"chunk_gaps pairs {len(gaps)} gaps with {len(counts)} counts")
 

@@ -34,12 +34,12 @@ def write_run(directory: Path, records: RunRecords) -> None:
     """Write one run's records into ``directory``, created if need be."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / RUN_FILE).unlink(missing_ok=True)
-    gaps, counts = records.chunk_gaps
+    gaps, counts, ends = records.chunk_gaps
     with _connection() as connection:
         for name, columns in (
             ("requests", records.requests),
             ("steps", records.steps),
-            ("chunk_gaps", {"gap_ns": gaps, "count": counts}),
+            ("chunk_gaps", {"gap_ns": gaps, "count": counts, "end_ns": ends}),
         ):
             _write_parquet(connection, directory / f"{name}.parquet", columns)
     scalars = {name: getattr(records, name) for name in _SCALARS}
@@ -57,7 +57,7 @@ def read_run(directory: Path) -> RunRecords:
     return RunRecords(
         requests=requests,
         steps=steps,
-        chunk_gaps=(gaps["gap_ns"], gaps["count"]),
+        chunk_gaps=(gaps["gap_ns"], gaps["count"], gaps["end_ns"]),
         classes=tuple(about["classes"]),
         **{name: about[name] for name in _SCALARS},
     )

@@ -83,7 +83,13 @@ def _losses(cell: Cell, comparison: Comparison, best: Best) -> str:
 
 def _unstable(cell: Cell) -> str:
     labels = [policy.label for policy in cell.policies if policy.unstable]
-    return f"Unstable: {_list(labels)}" if labels and len(labels) < len(cell.policies) else ""
+    text = f"Unstable: {_list(labels)}" if labels and len(labels) < len(cell.policies) else ""
+    partly = [
+        f"{policy.label} under {policy.unstable_seeds} of {len(policy.runs)} seeds, left out"
+        for policy in cell.policies
+        if policy.unstable_seeds and not policy.unstable
+    ]
+    return "; ".join(filter(None, [text, f"unstable: {_list(partly)}" if partly else ""]))
 
 
 def _bounds(cell: Cell, comparison: Comparison) -> str:

@@ -7,7 +7,17 @@ import json
 import pytest
 
 from calibrate.compose.tables import Folders
-from calibrate.configs import QWEN35_08B, Config, ShapeError, eagle3_head, from_config, mtp_head
+from calibrate.configs import (
+    LLAMA31_8B,
+    LLAMA31_8B_EAGLE3,
+    QWEN35_08B,
+    Config,
+    ShapeError,
+    dflash_head,
+    eagle3_head,
+    from_config,
+    mtp_head,
+)
 
 GIB, MIB, KIB = 2**30, 2**20, 2**10
 
@@ -92,8 +102,84 @@ def test_experts_of_the_mixture_are_its_published_ones(folders: Folders) -> None
 
 
 def test_an_unknown_family_or_a_missing_key_is_refused_by_name() -> None:
-    with pytest.raises(ShapeError, match="'gpt_oss' is not one of llama"):
-        from_config({"model_type": "gpt_oss"}, "x")
+    with pytest.raises(ShapeError, match="'mamba' is not one of llama"):
+        from_config({"model_type": "mamba"}, "x")
+    with pytest.raises(ShapeError, match="target_layer_ids: missing"):
+        dflash_head(LLAMA31_8B, "x")
     incomplete = {key: value for key, value in QWEN35_08B.items() if key != "linear_num_value_heads"}
     with pytest.raises(ShapeError, match="linear_num_value_heads: missing"):
         from_config(incomplete, "x")
+
+
+@pytest.mark.parametrize(
+    ("file", "total", "active", "kv_kib", "expert_millions"),
+    [
+        ("openai--gpt-oss-120b", 116.83, 5.13, 36, 24.9),
+        ("openai--gpt-oss-20b", 20.9, 3.61, 24, 24.9),
+        ("deepseek-ai--DeepSeek-V3", 671.03, 36.6, 68.6, 44.0),
+    ],
+)
+def test_a_large_mixture_has_its_published_counts(
+    folders: Folders, file: str, total: float, active: float, kv_kib: float, expert_millions: float
+) -> None:
+    work = from_config(_config(folders, f"model_configs/{file}"), file).work()
+    assert work.experts is not None
+    assert work.parameters / 1e9 == pytest.approx(total, rel=1e-3)
+    assert work.flops_per_token / 2e9 == pytest.approx(active, rel=3e-3)
+    assert work.kv_bytes_per_token / KIB == pytest.approx(kv_kib, abs=0.05)
+    assert work.experts.bytes_each / 2e6 == pytest.approx(expert_millions, abs=0.06)
+
+
+def test_a_sliding_window_is_a_state_of_128_tokens(folders: Folders) -> None:
+    """gpt-oss-120b: 18 layers of 8 heads of 64 numbers, keys and values, bf16."""
+    shape = from_config(_config(folders, "model_configs/openai--gpt-oss-120b"), "gpt-oss-120b")
+    assert shape.work().state_bytes_per_sequence == 128 * 18 * 2 * 8 * 64 * 2
+
+
+def test_quantised_experts_shrink_the_weights_alone(folders: Folders) -> None:
+    """gpt-oss-120b in mxfp4 is a checkpoint of about 65 GB (its model card: 60.8 GiB)."""
+    shape = from_config(_config(folders, "model_configs/openai--gpt-oss-120b"), "gpt-oss-120b")
+    work = shape.work(expert_bytes=17 / 32)
+    assert work.weight_bytes / 2**30 == pytest.approx(60.8, rel=0.01)
+    assert work.read_bytes == shape.work().read_bytes
+
+
+def test_latent_attention_caches_one_entry_for_all_heads(folders: Folders) -> None:
+    """DeepSeek-V3: 576 numbers a token and layer; 128 heads score 576 of them and sum 512."""
+    shape = from_config(_config(folders, "model_configs/deepseek-ai--DeepSeek-V3"), "v3")
+    assert shape.attention.kv_values_per_token == 61 * 576
+    assert shape.attention.flops_per_query_context == 61 * 2 * 128 * (576 + 512)
+    assert shape.read_parameters / 1e9 == pytest.approx(16.2, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("file", "layers_billion", "fuse_million", "read_gb"),
+    [("qwen3-8b-dflash", 0.965, 84, 3.34), ("qwen3.6-27b-dflash", 1.60, 131, 6.00)],
+)
+def test_a_dflash_head_has_its_published_size(
+    folders: Folders, file: str, layers_billion: float, fuse_million: float, read_gb: float
+) -> None:
+    work = dflash_head(_config(folders, f"draft_configs/{file}"), file).work()
+    assert work.parameters / 1e9 == pytest.approx(layers_billion + fuse_million / 1e3, rel=3e-3)
+    assert work.read_bytes / 1e9 == pytest.approx(read_gb, abs=6e-3)
+
+
+def test_qwen2_has_biases_on_queries_keys_and_values() -> None:
+    """Qwen2.5-7B: the published checkpoint has 7,615,616,512 parameters."""
+    config = {
+        "model_type": "qwen2",
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152064,
+    }
+    assert from_config(config, "qwen2.5-7b").parameters == 7_615_616_512
+
+
+def test_the_built_in_configs_are_the_published_ones(folders: Folders) -> None:
+    published = _config(folders, "model_configs/meta-llama--Meta-Llama-3.1-8B")
+    assert from_config(LLAMA31_8B, "x") == from_config(published, "x")
+    head = _config(folders, "draft_configs/llama3-8B-eagle3")
+    assert eagle3_head(LLAMA31_8B_EAGLE3, "x") == eagle3_head(head, "x")

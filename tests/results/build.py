@@ -52,13 +52,14 @@ def run(
     of_steps: Columns | None = None,
     gaps: tuple[Sequence[int], Sequence[int]] = ((), ()),
     unfinished: int = 0,
+    gaps_end: int = 1,
     classes: tuple[str, ...] = ("default",),
 ) -> RunRecords:
     """A run whose last arrival is that of its last request."""
     return RunRecords(
         requests=of_requests,
         steps=steps() if of_steps is None else of_steps,
-        chunk_gaps=(np.asarray(gaps[0], dtype=np.int64), np.asarray(gaps[1], dtype=np.int64)),
+        chunk_gaps=(*(np.asarray(each, dtype=np.int64) for each in gaps), np.full(len(gaps[0]), gaps_end)),
         unfinished=unfinished,
         classes=classes,
         last_arrival_ns=int(of_requests["arrival_ns"].max(initial=0)),

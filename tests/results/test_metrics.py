@@ -144,7 +144,7 @@ def test_batch_is_weighted_by_time_and_depth_by_step() -> None:
     """A step of 3 ms with 4 sequences and one of 1 ms with 8 make a batch of 5; depths 2 and 1 one of 1.5."""
     work = steps(
         [0, 3 * MS], [3 * MS, 4 * MS], sequences=[4, 8], decodes=[4, 8], drafted=[8, 8], accepted=[6, 2],
-        tokens=[12, 16], kv_blocks=[40, 70], preempted=[0, 1], emitted=[10, 10],
+        tokens=[12, 16], logits=[12, 16], kv_blocks=[40, 70], preempted=[0, 1], emitted=[10, 10],
     )  # fmt: skip
     found = measure(run(requests([0], [4 * MS]), work), "none", flops_per_step=np.array([30.0, 10.0]))
     assert found["batch_mean"] == 5

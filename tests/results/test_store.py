@@ -52,7 +52,7 @@ def test_run_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, rows
     for mine, theirs in ((read.requests, written.requests), (read.steps, written.steps)):
         assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
         assert all(column.dtype == np.int64 for column in mine.values())
-    assert [a.tolist() for a in read.chunk_gaps] == [[3, 1], [1, 7]]
+    assert [a.tolist() for a in read.chunk_gaps] == [[3, 1], [1, 7], [1, 1]]
     assert (read.unfinished, read.classes, read.last_arrival_ns) == (
         2,
         ("chat", "code"),

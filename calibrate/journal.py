@@ -1,0 +1,117 @@
+"""The journal of a campaign: one JSON line per finished cell, on the disk before the next begins.
+
+The first line says what is measured; a journal of something else is refused. A line that a crash
+cut short is dropped when the journal is read again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from calibrate.cells import Cell, Measured, PassName
+
+SCHEMA = "leadline.journal/1"
+Slot = Literal["grid", "first", "middle", "last", "resumed", "adaptive"]
+
+
+class JournalError(ValueError):
+    """A journal that cannot be gone on with: which file, what is wrong, what to do."""
+
+
+class Finished(BaseModel):
+    """One cell of the plan, measured or skipped.
+
+    ``number`` counts occasions of the same slot (passes over the grid; resumptions). A round has
+    one ``Measured`` per pass, the whole and the host among them. ``other_us`` are the samples of
+    the same windows on the timer's second clock.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    slot: Slot
+    number: int = 0
+    cell: Cell
+    measured: tuple[Measured, ...] = ()
+    other_us: dict[PassName, tuple[float, ...]] = Field(default_factory=dict)
+    skipped: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What identifies this work in the plan."""
+        return self.slot, self.number, self.cell
+
+
+Key = tuple[Slot, int, Cell]
+
+
+class Journal:
+    """The finished cells in a file, in the order they finished. ``about`` names what is measured."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self.path = path
+        self._about = {"schema": SCHEMA, **about}
+        self.finished: list[Finished] = []
+        self.resumed = False
+
+    def open(self, resume: bool) -> None:
+        """Start a new journal, or read the one that is there; raises ``JournalError``."""
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._append(self._about)
+            return
+        lines = self._whole_lines()
+        if not resume:
+            message = f"{self.path}: holds {max(len(lines) - 1, 0)} finished cells; add --resume to go on with"
+            raise JournalError(f"{message} them, or remove the file to start again")
+        self._check(lines[0] if lines else "")
+        self.finished = [self._parse(line, number) for number, line in enumerate(lines[1:], start=2)]
+        self.resumed = True
+
+    def add(self, finished: Finished) -> None:
+        """Keep one finished cell: it is on the disk when this returns."""
+        self._append(finished.model_dump(mode="json", by_alias=True, exclude_defaults=True))
+        self.finished.append(finished)
+
+    def _append(self, value: Mapping[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(value, allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _whole_lines(self) -> list[str]:
+        """The complete lines; a last line without its end is cut off the file."""
+        data = self.path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            with self.path.open("r+b") as file:
+                file.truncate(len(whole))
+        return whole.decode("utf-8", "replace").splitlines()
+
+    def _check(self, header: str) -> None:
+        found = _decoded(header)
+        for field, value in self._about.items():
+            if not isinstance(found, dict) or found.get(field) != value:
+                was = found.get(field) if isinstance(found, dict) else None
+                message = f"{field} is {was!r} there and {value!r} now; give the same options, or another --out"
+                raise JournalError(f"{self.path}: cannot be resumed: {message}")
+
+    def _parse(self, line: str, number: int) -> Finished:
+        try:
+            return Finished.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"]) or "line"
+            raise JournalError(f"{self.path}: line {number}: {field}: {first['msg']}; remove that line") from None
+
+
+def _decoded(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return None
