@@ -254,7 +254,7 @@ class Profile(_Frozen):
         return cells
 
     def in_mode(self, mode: Mode) -> Profile:
-        """This profile, pricing passes by its fit or by its exact terms where it has any.
+        """The same profile, pricing passes by its fit or by its exact terms where it has any.
 
         Passes without exact terms stay as they are. Raises ``ProfileError`` for ``exact`` when the
         target has none.
@@ -265,11 +265,11 @@ class Profile(_Frozen):
             message = "has no exact terms: only a profile measured by `leadline calibrate` does; use mode fit"
             raise ProfileError(self.name, "target.exact", message)
         target = self.target.model_copy(update={"verify": self.target.exact})
-        drafters = {name: d.model_copy(update=d.exact) for name, d in self.drafters.items()}
+        drafters = {name: d.model_copy(update=dict(d.exact.items())) for name, d in self.drafters.items()}
         return self.model_copy(update={"target": target, "drafters": drafters, "seal": {}})
 
     def sealed(self) -> Profile:
-        """This profile with a digest of every field except its name and notes."""
+        """The same profile with a digest of every field except its name and notes."""
         return self.model_copy(update={"seal": _digests(self)})
 
 

@@ -105,9 +105,8 @@ def table_of(measured: Sequence[Measured]) -> Table:
 def _checked(one: Measured) -> Iterable[float]:
     for us in one.samples_us:
         if not FASTEST_US <= us <= SLOWEST_US:
-            raise FitError(
-                f"{describe(one.cell)}: a sample of {us} us; it must lie between {FASTEST_US} and {SLOWEST_US} us"
-            )
+            bounds = f"it must lie between {FASTEST_US} and {SLOWEST_US} us"
+            raise FitError(f"{describe(one.cell)}: a sample of {us} us; {bounds}")
     return one.samples_us
 
 

@@ -86,7 +86,7 @@ def _report(table: Table, physical: Physical, fit: Tabulated) -> FitReport:
 
 
 def _coefficients(table: Table, physical: Physical) -> dict[str, float]:
-    """ns of the constant, of memory time and per unit; and the power of the maximum between."""
+    """The constant, memory time, ns per unit of each variable; and the power of the maximum."""
     per = dict(zip(table.variables.linear, physical.linear[1:], strict=True))
     values = {
         "fixed": physical.linear[0],

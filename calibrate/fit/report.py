@@ -70,8 +70,8 @@ class FitReport(_Frozen):
     ``noise`` is the split-half difference: medians of even against odd samples of the same cell.
     ``leave_one_out`` predicts every cell from all others, ``leave_sequences_out`` and
     ``leave_context_out`` from the cells of other batch sizes and contexts. ``exact`` is the
-    leave-one-out error of the exact terms. ``residual`` is the share of the measured deviation from the physical
-    form that the fitted curve follows (0: the physical form alone), chosen by ``leave_one_out``.
+    leave-one-out error of the exact terms. ``residual`` is the share of the measured deviation from
+    the physical form that the fitted curve follows (0: that form alone), chosen by ``leave_one_out``.
     ``coefficients`` are in ns per unit; ``ridge_tokens`` is where memory and compute time meet,
     None where none was found inside the measured range.
     """

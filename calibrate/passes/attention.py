@@ -55,7 +55,7 @@ def attend_varlen(q: Tensor, keys: Tensor, values: Tensor, segment: Segment) -> 
     from torch.nn.attention.varlen import varlen_attn
 
     part, flat = segment.part, slice(segment.base, segment.base + segment.part.rows * segment.slot)
-    window = (-1, 0) if part.sees == "past" else (-1, -1)
+    window = (-1, -1) if part.block else (-1, 0)
     options: dict[str, Any] = {"window_size": window, "enable_gqa": True, "seqused_k": segment.used}
     out: Any = varlen_attn(
         q, keys[flat], values[flat], segment.query_starts, segment.key_starts, part.width, segment.slot, **options

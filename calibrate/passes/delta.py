@@ -121,7 +121,7 @@ def _in_chunks(
 def states_of(segment: Segment, cache: StateCache, layer: int) -> tuple[Tensor, Tensor]:
     """Views of a segment: states ``[rows, H, dk, dv]``, checkpoints ``[rows, H, N, dk, dv]``."""
     part = segment.part
-    each = part.width if part.keeps else 1
+    each = part.width if part.verified else 1
     state = cache.states[layer][segment.state : segment.state + part.rows]
     flat = cache.checkpoints[layer][segment.kept : segment.kept + part.rows * each]
     return state, flat.view(part.rows, state.shape[1], each, *state.shape[2:])

@@ -29,14 +29,15 @@ def spread(mean: int, rows: int) -> list[int]:
 class Part:
     """Sequences with ``width`` new tokens each, behind ``lengths`` cached ones (rising).
 
-    ``sees`` is "past" (causal) or "block" (every new token sees all of its block). ``keeps`` says
-    whether recurrent layers write a state per new token, to fall back to, or the last one only.
+    ``verified`` rows want logits, and a recurrent state to fall back to, after every new token;
+    others after the last only. In a ``block`` every new token sees all others (not only earlier
+    ones) and all but the first want logits.
     """
 
     lengths: Sequence[int]
     width: int
-    sees: str = "past"
-    keeps: bool = True
+    verified: bool = True
+    block: bool = False
 
     @property
     def rows(self) -> int:
@@ -51,7 +52,7 @@ class Part:
     @property
     def kept(self) -> int:
         """Recurrent states written."""
-        return self.tokens if self.keeps else self.rows
+        return self.tokens if self.verified else self.rows
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,13 @@ class Segment:
 class Step:
     """Static inputs of a pass over all its tokens.
 
-    ``positions`` and ``slots`` (flat cache index written) have one entry per token; ``last`` picks
-    the tokens whose logits are wanted.
+    ``positions`` and ``slots`` (flat cache index written) have one entry per token; ``wanted``
+    picks the tokens whose logits are wanted.
     """
 
     positions: Tensor
     slots: Tensor
-    last: Tensor
+    wanted: Tensor
     segments: tuple[Segment, ...]
     cache_tokens: int
     state_rows: int
@@ -128,7 +129,7 @@ def lay_out(
     return Step(
         positions=torch.cat([_positions(s, device) for s in segments]),
         slots=torch.cat([_slots(s, device) for s in segments]),
-        last=torch.cat([_wanted(s, device) for s in segments]),
+        wanted=torch.cat([_wanted(s, device) for s in segments]),
         segments=tuple(segments),
         cache_tokens=base,
         state_rows=state,
@@ -158,10 +159,12 @@ def _slots(segment: Segment, device: torch.device) -> Tensor:
 
 
 def _wanted(segment: Segment, device: torch.device) -> Tensor:
-    """All tokens of decode rows (they are verified), the last one of a prefill chunk."""
     part = segment.part
     tokens = torch.arange(segment.token, segment.token + part.tokens, device=device)
-    return tokens if part.keeps else tokens.view(part.rows, part.width)[:, -1]
+    rows = tokens.view(part.rows, part.width)
+    if part.block:
+        return rows[:, 1:].flatten()
+    return tokens if part.verified else rows[:, -1]
 
 
 def _groups(part: Part, device: torch.device, dtype: torch.dtype, shared: int) -> tuple[Group, ...]:
@@ -176,8 +179,8 @@ def _group(
 ) -> Group:
     keys = _align(part.lengths[last - 1] + part.width)
     lengths = torch.tensor(part.lengths[first:last], device=device)[:, None, None]
-    reach = torch.arange(part.width, device=device) if part.sees == "past" else torch.tensor(part.width - 1)
-    limit = lengths + reach.to(device).expand(part.width)[None, :, None]
+    reach = torch.full((part.width,), part.width - 1) if part.block else torch.arange(part.width)
+    limit = lengths + reach.to(device)[None, :, None]
     hidden = torch.arange(keys, device=device)[None, None, :] > limit
     mask = torch.zeros(hidden.shape, device=device, dtype=dtype).masked_fill_(hidden, float("-inf"))
     return Group(first, last, keys, mask.repeat(1, shared, 1)[:, None])

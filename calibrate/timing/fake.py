@@ -7,7 +7,7 @@ through the same code that times a CPU.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from calibrate.cells import Cell, PassName
@@ -53,6 +53,8 @@ class FakeBench:
     prepare_s: float = 0.0
     fails: Callable[[Cell], None] = lambda cell: None
     prepared: list[Cell] = field(default_factory=list)
+    flags: tuple[str, ...] = ()
+    about: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)

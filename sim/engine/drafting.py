@@ -132,13 +132,16 @@ class Drafting:
         if self.behaviour.draft_pass_over == "emitted":
             kept = int(emitted.sum()) - (len(emitted) - plan.decodes)
             over, query_context = kept + plan.prefill_tokens, context * kept // max(rows, 1)
+        passes = next_tokens = read = 0
+        for times, sequences, kv in further:
+            passes, next_tokens, read = passes + times, next_tokens + times * sequences, read + times * kv
         return Drafted(
             ns=self.cost.draft_ns(over, rows, context, query_context, plan.prefill_pairs, further),
             depth=depth,
-            passes=1 + sum(passes for passes, _, _ in further),
+            passes=1 + passes,
             first_tokens=over,
-            next_tokens=sum(passes * sequences for passes, sequences, _ in further),
-            context=context + sum(passes * read for passes, _, read in further),
+            next_tokens=next_tokens,
+            context=context + read,
         )
 
     def _passes(

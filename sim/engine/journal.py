@@ -11,7 +11,7 @@ from sim.engine.batch import FRESH, LAST_EMIT, REQUEST, Int64, Sequence
 from sim.engine.drafting import Drafted
 from sim.engine.plan import Plan
 from sim.engine.scheduler import Scheduler
-from sim.results.records import REQUEST_COLUMNS, STEP_COLUMNS, Table
+from sim.results.records import REQUEST_COLUMNS, STEP_COLUMNS, RequestRow, StepRow, Table
 
 
 class Journal:
@@ -62,22 +62,22 @@ class Journal:
                 sequence.first_token_ns = end
 
     def finish(self, sequence: Sequence, end: int) -> None:
-        """Append the row of a finished request (columns of ``REQUEST_COLUMNS``)."""
+        """Append the row of a finished request."""
         self.requests.append(
-            (
-                sequence.request,
-                sequence.class_id,
-                sequence.arrival_ns,
-                sequence.sent_ns,
-                sequence.scheduled_ns,
-                sequence.first_token_ns,
-                end,
-                sequence.prompt_tokens,
-                sequence.output_tokens,
-                sequence.rounds,
-                sequence.drafted,
-                sequence.accepted,
-                sequence.preemptions,
+            RequestRow(
+                request=sequence.request,
+                class_id=sequence.class_id,
+                arrival_ns=sequence.arrival_ns,
+                sent_ns=sequence.sent_ns,
+                scheduled_ns=sequence.scheduled_ns,
+                first_token_ns=sequence.first_token_ns,
+                finish_ns=end,
+                prompt_tokens=sequence.prompt_tokens,
+                output_tokens=sequence.output_tokens,
+                rounds=sequence.rounds,
+                drafted=sequence.drafted,
+                accepted=sequence.accepted,
+                preemptions=sequence.preemptions,
             )
         )
 
@@ -91,40 +91,40 @@ class Journal:
         draft: Drafted,
         cost: StepCost,
     ) -> None:
-        """Append the row of a step (columns of ``STEP_COLUMNS``)."""
+        """Append the row of a step."""
         if not self.keep_steps:
             return
         verify_ns, accept_ns, host_ns = target_ns
         drafted = plan.logits - len(plan.verified)
         self.steps.append(
-            (
-                start,
-                start + verify_ns + accept_ns + host_ns + draft.ns,
-                plan.sequences,
-                plan.decodes,
-                plan.tokens,
-                plan.logits,
-                plan.context,
-                plan.query_context,
-                plan.prefill_tokens,
-                plan.prefill_pairs,
-                drafted,
-                int(np.add.reduce(accepted)),
-                int(np.add.reduce(emitted)),
-                int(plan.verified.max()) if drafted else 0,
-                draft.depth,
-                draft.passes,
-                draft.first_tokens,
-                draft.next_tokens,
-                draft.context,
-                verify_ns,
-                accept_ns,
-                draft.ns,
-                host_ns,
-                len(self.scheduler.waiting),
-                self.scheduler.pool.held,
-                len(self.scheduler.preempted),
-                int(not cost.misses_graph(plan.tokens)),
-                cost.padded(plan.tokens),
+            StepRow(
+                start_ns=start,
+                end_ns=start + verify_ns + accept_ns + host_ns + draft.ns,
+                sequences=plan.sequences,
+                decodes=plan.decodes,
+                tokens=plan.tokens,
+                logits=plan.logits,
+                context_tokens=plan.context,
+                query_context_tokens=plan.query_context,
+                prefill_tokens=plan.prefill_tokens,
+                prefill_pairs=plan.prefill_pairs,
+                drafted=drafted,
+                accepted=int(np.add.reduce(accepted)),
+                emitted=int(np.add.reduce(emitted)),
+                depth=int(plan.verified.max()) if drafted else 0,
+                next_depth=draft.depth,
+                draft_passes=draft.passes,
+                draft_first_tokens=draft.first_tokens,
+                draft_next_tokens=draft.next_tokens,
+                draft_context_tokens=draft.context,
+                verify_ns=verify_ns,
+                accept_ns=accept_ns,
+                draft_ns=draft.ns,
+                host_ns=host_ns,
+                waiting=len(self.scheduler.waiting),
+                kv_blocks=self.scheduler.pool.held,
+                preempted=len(self.scheduler.preempted),
+                graph=int(not cost.misses_graph(plan.tokens)),
+                padded_tokens=cost.padded(plan.tokens),
             )
         )

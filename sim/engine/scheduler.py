@@ -87,12 +87,7 @@ class Scheduler:
         batch = self.batch
         if not batch.n:
             return self.budget
-        want = self._wanted()
-        left = self.budget - int(np.add.reduce(want)) - self.slots * batch.n
-        if left < 0:
-            self.uncut = False
-            before = np.cumsum(want + self.slots) - want
-            np.minimum(want, np.maximum(self.budget - before, 0), out=want)
+        want, left = self._cut_to_budget(self._wanted())
         held = batch.a[HELD, : batch.n]
         blocks = np.maximum(held, self._blocks_for(batch.a[COMPUTED, : batch.n] + want))
         if left < 0:
@@ -104,6 +99,15 @@ class Scheduler:
         held[:] = blocks
         self.pool.take(extra)
         return left
+
+    def _cut_to_budget(self, want: Int64) -> tuple[Int64, int]:
+        """Grants in order while the budget lasts, and what is left of it (negative: something was cut)."""
+        left = self.budget - int(np.add.reduce(want)) - self.slots * len(want)
+        if left < 0:
+            self.uncut = False
+            before = np.cumsum(want + self.slots) - want
+            want = np.minimum(want, np.maximum(self.budget - before, 0))
+        return want, left
 
     def _wanted(self) -> Int64:
         """Known and draft tokens that each running sequence has to compute."""

@@ -8,57 +8,65 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-REQUEST_COLUMNS: Final = (
-    "request",  # number in order of intended arrival, from 0
-    "class_id",
-    "arrival_ns",  # intended arrival; latencies count from it
-    "sent_ns",  # when the client sent it (later than arrival_ns only under max_concurrency)
-    "scheduled_ns",  # first time in a step
-    "first_token_ns",
-    "finish_ns",
-    "prompt_tokens",
-    "output_tokens",
-    "rounds",  # steps that verified at least one draft of it
-    "drafted",  # draft tokens verified for it
-    "accepted",  # drafts accepted, before the last round is trimmed at the output length
-    "preemptions",
-)
 
-STEP_COLUMNS: Final = (
-    "start_ns",
-    "end_ns",
-    "sequences",  # sequences scheduled in the step
-    "decodes",  # of them, sequences that emitted tokens without prefill work
-    "tokens",  # step tokens: decode rows k+1 each, and prefill chunks
-    "logits",  # positions sampled or verified
-    "context_tokens",  # KV tokens read by decoding sequences
-    "query_context_tokens",
-    "prefill_tokens",
-    "prefill_pairs",
-    "drafted",  # draft tokens verified
-    "accepted",
-    "emitted",  # output tokens, trimmed at the output length
-    "depth",  # largest depth verified in the step
-    "next_depth",  # largest depth chosen for the next drafts
-    "draft_passes",  # sequential passes of the drafter in this step
-    "draft_first_tokens",  # tokens in its first pass (0: it did not run)
-    "draft_next_tokens",  # tokens in its further passes, all together
-    "draft_context_tokens",  # KV tokens its passes read, all together
-    "verify_ns",
-    "accept_ns",
-    "draft_ns",
-    "host_ns",
-    "waiting",  # requests waiting after scheduling
-    "kv_blocks",  # blocks held after scheduling
-    "preempted",  # sequences preempted in the step
-    "graph",  # 1: the target pass fitted a captured graph
-    "padded_tokens",  # tokens after padding to the captured size
-)
+class RequestRow(NamedTuple):
+    """One finished request."""
+
+    request: int  # number in order of intended arrival, from 0
+    class_id: int
+    arrival_ns: int  # intended arrival; latencies count from it
+    sent_ns: int  # when the client sent it (later than arrival_ns only under max_concurrency)
+    scheduled_ns: int  # first time in a step
+    first_token_ns: int
+    finish_ns: int
+    prompt_tokens: int
+    output_tokens: int
+    rounds: int  # steps that verified at least one draft of it
+    drafted: int  # draft tokens verified for it
+    accepted: int  # drafts accepted, before the last round is trimmed at the output length
+    preemptions: int
+
+
+class StepRow(NamedTuple):
+    """One step of the engine."""
+
+    start_ns: int
+    end_ns: int
+    sequences: int  # sequences scheduled in the step
+    decodes: int  # of them, sequences that emitted tokens without prefill work
+    tokens: int  # step tokens: decode rows k+1 each, and prefill chunks
+    logits: int  # positions sampled or verified
+    context_tokens: int  # KV tokens read by decoding sequences
+    query_context_tokens: int
+    prefill_tokens: int
+    prefill_pairs: int
+    drafted: int  # draft tokens verified
+    accepted: int
+    emitted: int  # output tokens, trimmed at the output length
+    depth: int  # largest depth verified in the step
+    next_depth: int  # largest depth chosen for the next drafts
+    draft_passes: int  # sequential passes of the drafter in this step
+    draft_first_tokens: int  # tokens in its first pass (0: it did not run)
+    draft_next_tokens: int  # tokens in its further passes, all together
+    draft_context_tokens: int  # KV tokens its passes read, all together
+    verify_ns: int
+    accept_ns: int
+    draft_ns: int
+    host_ns: int
+    waiting: int  # requests waiting after scheduling
+    kv_blocks: int  # blocks held after scheduling
+    preempted: int  # sequences preempted in the step
+    graph: int  # 1: the target pass fitted a captured graph
+    padded_tokens: int  # tokens after padding to the captured size
+
+
+REQUEST_COLUMNS: Final = RequestRow._fields
+STEP_COLUMNS: Final = StepRow._fields
 
 
 class Table:
