@@ -17,6 +17,7 @@ from calibrate.cells import Cell, Execution, Measured, PassName
 from calibrate.grid import Grid, between, pass_cell
 from calibrate.journal import Finished, Journal, Key, Slot
 from calibrate.passes.contract import Bench, OutOfMemory, Unsupported
+from calibrate.timing.cuda_timer import CaptureError
 from calibrate.timing.drift import drift
 from calibrate.timing.samples import Limits, Samples
 from calibrate.timing.timer import Timer
@@ -70,7 +71,7 @@ class Outcome:
         return drift(occasions)
 
 
-class _BudgetSpent(Exception):
+class _BudgetSpentError(Exception):
     """Raised where the next cell would end after the budget."""
 
 
@@ -106,7 +107,7 @@ class Campaign:
         try:
             self._measure_grid()
             self._refine(refit)
-        except _BudgetSpent:
+        except _BudgetSpentError:
             stopped = "budget"
         except KeyboardInterrupt:
             return Outcome(tuple(self.journal.finished), "interrupted")
@@ -164,12 +165,12 @@ class Campaign:
         return sorted((c for c, miss in worst.items() if miss > MISS), key=lambda c: -worst[c])
 
     def _do(self, slot: Slot, number: int, cell: Cell) -> None:
-        """Measure one cell, unless the journal has it; raises ``_BudgetSpent``."""
+        """Measure one cell, unless the journal has it; raises ``_BudgetSpentError``."""
         if (slot, number, cell) in self._known:
             return
         began = self.now()
         if slot not in ("first", "last") and began + self._needed(cell) > self.deadline:
-            raise _BudgetSpent
+            raise _BudgetSpentError
         self.watch(Step(len(self._known), self._planned, describe(cell)))
         finished = self._finish(slot, number, cell)
         self.journal.add(finished)
@@ -188,7 +189,7 @@ class Campaign:
         flags = self.bench.flags + (() if slot in ("grid", "adaptive") else ("anchor",))
         try:
             samples = self._time(cell)
-        except (OutOfMemory, Unsupported, MemoryError) as error:
+        except (OutOfMemory, Unsupported, CaptureError, MemoryError) as error:
             reason = str(error) or "out of memory"
             self.watch(Step(len(self._known), self._planned, f"skipped {describe(cell)}: {reason}"))
             return Finished(slot=slot, number=number, cell=cell, skipped=reason)

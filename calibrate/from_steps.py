@@ -106,7 +106,8 @@ def drafter_of(text: str, source: str, mark: Mark = "measured") -> tuple[str, Dr
 
     ``first_ms`` is its first pass, or the only one; ``next_ms`` each further one.
     """
-    name, kind, *numbers = text.split(":")
+    name, _, rest = text.partition(":")
+    kind, *numbers = rest.split(":")
     if kind not in get_args(DrafterKind) or not 1 <= len(numbers) <= 3:
         kinds = ", ".join(get_args(DrafterKind))
         raise ValueError(f"--drafter {text!r} is not {DRAFTER}, with KIND one of {kinds}")

@@ -202,7 +202,15 @@ def _contexts(plan: Plan, drafter: str, deepest: int) -> list[Cell]:
 def _prefill(plan: Plan) -> list[Cell]:
     common = {"execution": plan.execution, "width": 1}
     alone = [
-        {"pass": "prefill", "sequences": 0, "context": 0, "chunk": chunk, "prefix": prefix, **common, "width": 0}
+        {
+            "pass": "prefill",
+            "sequences": 0,
+            "context": 0,
+            "chunk": chunk,
+            "prefix": prefix,
+            **common,
+            "width": 0,
+        }
         for chunk in plan.chunks
         for prefix in plan.prefixes
     ]

@@ -67,8 +67,8 @@ class Journal:
             return
         lines = self._whole_lines()
         if not resume:
-            message = f"{self.path}: holds {max(len(lines) - 1, 0)} finished cells; add --resume to go on with"
-            raise JournalError(f"{message} them, or remove the file to start again")
+            holds = f"{self.path}: holds {max(len(lines) - 1, 0)} finished cells"
+            raise JournalError(f"{holds}; add --resume to go on, or remove the file to start again")
         self._check(lines[0] if lines else "")
         self.finished = [self._parse(line, number) for number, line in enumerate(lines[1:], start=2)]
         self.resumed = True
@@ -98,8 +98,8 @@ class Journal:
         for field, value in self._about.items():
             if not isinstance(found, dict) or found.get(field) != value:
                 was = found.get(field) if isinstance(found, dict) else None
-                message = f"{field} is {was!r} there and {value!r} now; give the same options, or another --out"
-                raise JournalError(f"{self.path}: cannot be resumed: {message}")
+                message = f"cannot be resumed: {field} is {was!r} there and {value!r} now"
+                raise JournalError(f"{self.path}: {message}; give the same options, or another --out")
 
     def _parse(self, line: str, number: int) -> Finished:
         try:
@@ -107,7 +107,9 @@ class Journal:
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "line"
-            raise JournalError(f"{self.path}: line {number}: {field}: {first['msg']}; remove that line") from None
+            raise JournalError(
+                f"{self.path}: line {number}: {field}: {first['msg']}; remove that line"
+            ) from None
 
 
 def _decoded(line: str) -> Any:

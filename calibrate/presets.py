@@ -115,14 +115,20 @@ PRESETS: Mapping[str, Preset] = {
     "tiny": Preset(
         "tiny",
         TINY_TARGET,
-        {"draft": Draft("draft_model", TINY_DRAFT, from_config), "eagle": Draft("eagle", TINY_EAGLE, eagle3_head)},
+        {
+            "draft": Draft("draft_model", TINY_DRAFT, from_config),
+            "eagle": Draft("eagle", TINY_EAGLE, eagle3_head),
+        },
         most_tokens=16,
         most_context=64,
     ),
     "cpu-small": Preset(
         "cpu-small-88m",
         CPU_TARGET,
-        {"draft": Draft("draft_model", CPU_DRAFT, from_config), "eagle": Draft("eagle", CPU_EAGLE, eagle3_head)},
+        {
+            "draft": Draft("draft_model", CPU_DRAFT, from_config),
+            "eagle": Draft("eagle", CPU_EAGLE, eagle3_head),
+        },
         most_tokens=128,
         most_context=1024,
     ),
@@ -142,7 +148,9 @@ PRESETS: Mapping[str, Preset] = {
             "dflash": Draft("parallel", DFLASH_QWEN3_8B, dflash_head),
         },
     ),
-    "llama-3.1-8b": Preset("Llama-3.1-8B", LLAMA_31_8B, {"eagle3": Draft("eagle", EAGLE3_LLAMA_8B, eagle3_head)}),
+    "llama-3.1-8b": Preset(
+        "Llama-3.1-8B", LLAMA_31_8B, {"eagle3": Draft("eagle", EAGLE3_LLAMA_8B, eagle3_head)}
+    ),
     "qwen3-30b-a3b": Preset(
         "Qwen3-30B-A3B", QWEN3_30B_A3B, {"eagle3": Draft("eagle", EAGLE3_QWEN3_30B, eagle3_head)}
     ),

@@ -56,7 +56,16 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point of the ``leadline`` command."""
+    add_commands()
     app(prog_name="leadline")
+
+
+def add_commands() -> None:
+    """Add the commands of other packages (entry points ``leadline.commands``, each a Typer app)."""
+    from importlib.metadata import entry_points
+
+    for entry in sorted(entry_points(group="leadline.commands"), key=lambda entry: entry.name):
+        app.add_typer(entry.load(), name=entry.name)
 
 
 def _version() -> str:

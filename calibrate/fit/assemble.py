@@ -184,7 +184,8 @@ def _reports(
     """Each pass's report, the campaign's own drift with ``verify``, and ``round`` where rounds were timed."""
     reports = {key: fit.report for key, fit in fits.items()}
     excluded = sum(bool(UNUSABLE & set(one.flags)) for one in measured)
-    update = {"drift_percent": drift(measured), "excluded": excluded}
+    whole = [one for one in measured if one.cell.pass_ == "round"]
+    update = {"drift_percent": drift(whole or measured), "excluded": excluded}
     reports["verify"] = reports["verify"].model_copy(update=update)
     execution = fits["verify"].table.cells[0].execution
     rounds = [one for one in measured if one.cell.pass_ == "round" and one.cell.execution == execution]

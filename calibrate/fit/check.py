@@ -61,7 +61,7 @@ def _sampling(profile: Profile, sampling: str | None) -> Iterator[Finding]:
     if sampling is not None and sampling != profile.sampling:
         yield _warning(
             "sampling",
-            f"measured with {profile.sampling}, used for {sampling}, where accept and drafts take other times",
+            f"measured with {profile.sampling}, used for {sampling}: accept and drafts take other times",
         )
 
 
@@ -122,7 +122,7 @@ def _flat(profile: Profile) -> Iterator[Finding]:
         yield _refused(
             "target.verify",
             f"is flat: {sequences} sequences take {deep / 1e6:.4g} ms at depth {depth} and "
-            f"{plain / 1e6:.4g} ms at depth 0, no dearer than noise ({noise.p90:.1f} %); measure larger cells",
+            f"{plain / 1e6:.4g} ms at depth 0, within noise ({noise.p90:.1f} %); measure larger cells",
         )
 
 

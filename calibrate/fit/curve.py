@@ -95,8 +95,9 @@ def exact(table: Table, keep: Mask, physical: Physical) -> Tabulated:
 
 def _points_of_a_curve(table: Table) -> Mask:
     """Decode cells at the base context; prefill chunks only where they are larger than all of those."""
+    base = table.base_context
     chunked = np.array([cell.chunk > 0 for cell in table.cells])
-    context = np.array([not cell.sequences or cell.context == table.base_context for cell in table.cells])
+    context = np.array([not cell.sequences or cell.context == base for cell in table.cells])
     largest = table.count[~chunked].max(initial=0.0)
     return np.asarray(context & (~chunked | (table.count > largest)))
 
@@ -105,8 +106,9 @@ def _token_part(table: Table, keep: Mask, physical: Physical) -> tuple[Floats, F
     """Distinct counts, what the cells of each leave beside the linear parts (median), and how many."""
     left = table.ns[keep] - physical.beside(table.columns[keep])
     counts = table.count[keep]
-    knots, times = np.unique(counts, return_counts=True)
-    ns = np.array([np.median(left[counts == at]) for at in knots])
+    left, counts = left[order := np.lexsort((left, counts))], counts[order]
+    knots, first, times = np.unique(counts, return_index=True, return_counts=True)
+    ns = (left[first + (times - 1) // 2] + left[first + times // 2]) / 2
     return knots, ns, times.astype(float)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from calibrate.analytic import ERROR as ANALYTIC_ERROR
 from calibrate.analytic import Roofline
 from calibrate.compose.attention import attention_cost
 from calibrate.compose.gdn import gdn_term
@@ -21,6 +22,7 @@ from calibrate.profile import Assumption, ProfileError, StatedError, Term
 from calibrate.shapes import Shape
 
 LARGEST = 8192
+SMALL = "elementwise"
 PACKAGE = "aiconfigurator_core"
 
 ERROR = StatedError(
@@ -47,7 +49,7 @@ def read_aiconfigurator(files: Sequence[Path], about: About) -> Reading:
         sources=ledger.sources,
         samples=ledger.samples,
         assumptions=_assumptions(about, missing),
-        error=ERROR,
+        error=ERROR if missing == [SMALL] else ANALYTIC_ERROR,
         kind="composed",
     )
 
@@ -82,7 +84,7 @@ def _mixers(
     folders: Folders, gpu: str, shape: Shape, about: About, ledger: Ledger
 ) -> tuple[tuple[Term, ...], list[str]]:
     """Attention, state and expert layers; and the names of those that only the datasheet gives."""
-    roofline, missing = Roofline(about.gpu), ["elementwise"]
+    roofline, missing = Roofline(about.gpu), [SMALL]
 
     def measured(
         name: str, table: Callable[[], tuple[Term, ...]], sheet: tuple[Term, ...]

@@ -57,7 +57,7 @@ def _term(
 
 
 def read_vllm(files: Sequence[Path], about: About) -> Reading:
-    """vLLM's adaptive-verification tables: ``curve,x,ms`` rows, or JSON ``verify``/``draft`` pairs.
+    """The tables of vLLM's adaptive verification: ``curve,x,ms`` rows, or JSON ``verify``/``draft`` pairs.
 
     Where an x stands twice, a staircase was drawn: the first value is the cost of that captured
     size, the second begins the next step. Steps are padded up to the next size of the table.
@@ -146,12 +146,19 @@ def _sglang_steps(path: Path, data: Mapping[str, Any], about: About) -> Reading:
     what = "SGLang DSpark cost table: steps per second over verified tokens"
     return Reading(
         verify=(_term("step", key, x, [MS * ms for _, ms in points], "tokens"),),
-        max_tokens=int(data.get("max_batch_tokens") or x[-1]),
+        max_tokens=_most(data, x, path),
         sources=(file_source(key, path, what, about),),
         samples=step_samples(key, points),
         assumptions=(CONTEXT, WHOLE),
         drafters={about.draft_name: Drafter(kind="parallel")},
     )
+
+
+def _most(data: Mapping[str, Any], x: Sequence[int], path: Path) -> int:
+    largest = numbers(
+        {"max_batch_tokens": [data.get("max_batch_tokens", x[-1])]}, "max_batch_tokens", path, 1
+    )
+    return int(largest[0])
 
 
 def _sglang_additive(path: Path, data: Mapping[str, Any], about: About) -> Reading:
@@ -193,18 +200,18 @@ def _not_flat(values: Sequence[float], key: str, path: Path) -> None:
 def read_trtllm(files: Sequence[Path], about: About) -> Reading:
     """TensorRT-LLM's DSpark table: floors by batch, and ``step_time_ms`` as a staircase over tokens.
 
-    An entry's time holds from its token count to just below the next one.
+    An entry's time holds from its token count to just below the next one, the last one for ever.
     """
     path = _only(files)
     data = json_objects(path)[0]
     key = "trtllm-cost"
     tokens, theta = _probes(path, data, "token_counts", "step_time_ms")
-    bias = float(data.get("fixed_overhead_ms") or 0.0)
+    bias = numbers({"fixed_overhead_ms": [data.get("fixed_overhead_ms", 0)]}, "fixed_overhead_ms", path)[0]
     _not_flat([bias + value for value in theta], "step_time_ms", path)
-    cells = _cells(data)
+    cells = _cells(data, path)
     last = max([tokens[-1], *(tokens_of for tokens_of, _, _ in cells)])
-    x = (*(n - 1 for n in tokens[1:]), last) if tokens[0] > 0 else tokens
-    terms = [_term("tokens", key, x, [MS * value for value in theta], "tokens", step=True)]
+    x = (*(n - 1 for n in tokens[1:]), last, last + 1)
+    terms = [_term("tokens", key, x, [MS * ms for ms in (*theta, theta[-1])], "tokens", step=True)]
     if bias:
         terms.append(Term(name="bias", mark="measured", source=key, fixed_ns=round(bias * MS, 1)))
     if data.get("batch_sizes"):
@@ -218,22 +225,37 @@ def read_trtllm(files: Sequence[Path], about: About) -> Reading:
         samples=tuple(_cell_sample(key, *cell) for cell in cells),
         assumptions=(CONTEXT, WHOLE),
         drafters={about.draft_name: Drafter(kind="parallel")},
-        error=_fit_error(data),
+        error=_fit_error(data, path),
     )
 
 
-def _cells(data: Mapping[str, Any]) -> list[tuple[int, int, float]]:
+def _meta(data: Mapping[str, Any], key: str) -> Any:
+    meta = data.get("_meta")
+    return meta.get(key) if isinstance(meta, dict) else None
+
+
+CELL = ("total_verify_tokens", "batch_size", "step_time_ms")
+
+
+def _cells(data: Mapping[str, Any], path: Path) -> list[tuple[int, int, float]]:
     """Raw cells kept in ``_meta``: (tokens, requests, ms)."""
-    cells = data.get("_meta", {}).get("cells", [])
-    return [(int(c["total_verify_tokens"]), int(c["batch_size"]), float(c["step_time_ms"])) for c in cells]
+    cells = _meta(data, "cells") or []
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+        raise ProfileError(
+            str(path), "_meta.cells", "is not a list of cells; give the file as it was written"
+        )
+    columns = [numbers({key: [c.get(key) for c in cells]}, key, path, 1e-9) if cells else () for key in CELL]
+    return [(int(tokens), int(requests), ms) for tokens, requests, ms in zip(*columns, strict=True)]
 
 
 def _cell_sample(key: str, tokens: int, requests: int, ms: float) -> Sample:
     return Sample(op="step", shape={"tokens": tokens, "sequences": requests}, us=ms * 1e3, source=key)
 
 
-def _fit_error(data: Mapping[str, Any]) -> StatedError | None:
-    worst = data.get("_meta", {}).get("fit", {}).get("max_rel_residual")
-    if worst is None:
+def _fit_error(data: Mapping[str, Any], path: Path) -> StatedError | None:
+    fit = _meta(data, "fit")
+    if not isinstance(fit, dict) or "max_rel_residual" not in fit:
         return None
-    return StatedError(relative=float(worst), basis="largest residual of the profiler's own additive fit")
+    worst = numbers({"max_rel_residual": [fit["max_rel_residual"]]}, "max_rel_residual", path)[0]
+    basis = "largest residual of the profiler's own additive fit"
+    return StatedError(relative=min(0.99, worst), basis=basis)

@@ -11,7 +11,7 @@ def build_bench(spec: BenchSpec, device: str = "cpu", dtype: str = "float32", se
     """Build the models of ``spec`` with random weights; raises ``Unsupported`` with the reason.
 
     ``device`` is ``cpu`` or ``cuda``; ``dtype`` float32, bfloat16, float16, or fp8 (8-bit weights and
-    inputs of the linear layers, the rest in bfloat16).
+    inputs of the linear layers; heads, routers, experts on CUDA and the KV cache in bfloat16).
     """
     from calibrate.passes.bench import TransformerBench
 

@@ -68,9 +68,9 @@ class Desk:
         self.lengths, self.depth, self.logits, self.sampling = lengths, depth, logits, sampling
         # A generator of our own cannot be captured in a CUDA graph unregistered; torch's can.
         self.generator = None if device.type == "cuda" else torch.Generator(device).manual_seed(seed)
-        vocabulary = logits.shape[-1]
-        self.drafts = torch.randint(vocabulary, (rows, depth), device=device, generator=self.generator)
-        self.chances = self._random_chances(rows, depth if sampling != "greedy" else 0, vocabulary)
+        vocabulary, columns = logits.shape[-1], max(depth, 1)  # a lone draft pass notes one, too
+        self.drafts = torch.randint(vocabulary, (rows, columns), device=device, generator=self.generator)
+        self.chances = self._random_chances(rows, columns if sampling != "greedy" else 0, vocabulary)
         self.tokens = torch.full((rows, depth + 1), -1, device=device)
         self.accepted, self.ends = torch.zeros_like(lengths), lengths.clone()
         self.column = torch.arange(depth + 1, device=device)
@@ -100,12 +100,13 @@ class Desk:
     def accept(self) -> None:
         """Decide, and write down what a server would send and remember."""
         logits = self.logits.view(len(self.lengths), self.depth + 1, -1)
+        drafts, chances = self.drafts[:, : self.depth], self.chances[:, : self.depth]
         if self.sampling == "greedy":
-            accepted, after = greedy(logits, self.drafts)
+            accepted, after = greedy(logits, drafts)
         else:
-            accepted, after = sampled(logits, self.drafts, self.chances, self.generator)
-        drafts = torch.cat((self.drafts, after[:, None]), 1)
-        held = torch.where(self.column == accepted[:, None], after[:, None], drafts)
+            accepted, after = sampled(logits, drafts, chances, self.generator)
+        held = torch.cat((drafts, after[:, None]), 1)
+        held = torch.where(self.column == accepted[:, None], after[:, None], held)
         self.tokens.copy_(held.masked_fill_(self.column > accepted[:, None], -1))
         self.accepted.copy_(accepted)
         torch.add(self.lengths, accepted + 1, out=self.ends)

@@ -58,7 +58,14 @@ def attend_varlen(q: Tensor, keys: Tensor, values: Tensor, segment: Segment) -> 
     window = (-1, -1) if part.block else (-1, 0)
     options: dict[str, Any] = {"window_size": window, "enable_gqa": True, "seqused_k": segment.used}
     out: Any = varlen_attn(
-        q, keys[flat], values[flat], segment.query_starts, segment.key_starts, part.width, segment.slot, **options
+        q,
+        keys[flat],
+        values[flat],
+        segment.query_starts,
+        segment.key_starts,
+        part.width,
+        segment.slot,
+        **options,
     )
     result: Tensor = out
     return result

@@ -59,7 +59,8 @@ class StateCache:
         gdn, asked = self.gdn, (rows, kept, tokens)
         if gdn is None or all(a <= b for a, b in zip(asked, self._room, strict=True)):
             return
-        rows, kept, tokens = self._room = tuple(map(max, asked, self._room))
+        rows, kept, tokens = (max(a, b) for a, b in zip(asked, self._room, strict=True))
+        self._room = rows, kept, tokens
         self.states, self.windows, self.checkpoints, self.inputs = [], [], [], []
         state = gdn.value_heads * gdn.key_dim * gdn.value_dim
         _check(self.weights, self.layers * (rows + kept) * 2 * state)

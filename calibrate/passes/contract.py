@@ -18,11 +18,11 @@ class BenchError(Exception):
     """Base of what a bench refuses."""
 
 
-class Unsupported(BenchError):
-    """This model, number format or cell cannot be run on this machine: which part, and why."""
+class Unsupported(BenchError):  # noqa: N818 - reads as a state at the raise
+    """A model, number format or cell that this machine cannot run: which part, and why."""
 
 
-class OutOfMemory(BenchError):
+class OutOfMemory(BenchError):  # noqa: N818 - as torch's own
     """A cell whose cache, state or activations do not fit; the bench stays usable."""
 
     def __init__(self, cell: Cell, detail: str = "") -> None:

@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from calibrate.passes.cache import StateCache
-from calibrate.passes.step import Segment, Step
+from calibrate.passes.step import FALL_BACK, Segment, Step
 from calibrate.passes.weights import Weights
 from calibrate.shapes import Gdn
 
-CHUNK = 64
+CHUNK = FALL_BACK
 """Tokens solved together in prefill, the chunk of the published kernels."""
 
 
@@ -37,7 +37,8 @@ def delta_rule(
         system, step * (v - decay * (k @ state)), upper=False, unitriangular=True
     )
     _checkpoint(k, written, between, decay, state, checkpoints)
-    return decay * (q @ state) + ((q @ k.mT) * between) @ written
+    out: Tensor = decay * (q @ state) + ((q @ k.mT) * between) @ written
+    return out
 
 
 def _checkpoint(
@@ -68,7 +69,7 @@ class DeltaNet:
     def __call__(self, x: Tensor, step: Step, cache: StateCache, layer: int) -> Tensor:
         """``[tokens, hidden]`` to the same, new states beside the old ones."""
         gdn = self.gdn
-        mixed, gate = self.qkvz(x).split((gdn.conv_channels, gdn.value_heads * gdn.value_dim), -1)
+        mixed, gate = torch.split(self.qkvz(x), [gdn.conv_channels, gdn.value_heads * gdn.value_dim], -1)
         b, a = self.ba(x).float().chunk(2, -1)
         log_decay = -self.log_rate.float().exp() * functional.softplus(a + self.bias.float())
         outs = [self._mix(mixed, log_decay, b.sigmoid(), s, cache, layer) for s in step.segments]
@@ -97,11 +98,14 @@ class DeltaNet:
         inputs[:, gdn.conv - 1 :].copy_(mixed.view(part.rows, part.width, -1))
         wide = functional.conv1d(inputs.mT, self.conv[:, None], groups=gdn.conv_channels)
         keys = gdn.key_heads * gdn.key_dim
-        q, k, v = functional.silu(wide.mT).float().split((keys, keys, gdn.value_heads * gdn.value_dim), -1)
-        return self._unit(q) * gdn.key_dim**-0.5, self._unit(k), v.unflatten(-1, (-1, gdn.value_dim)).transpose(1, 2)
+        sizes = [keys, keys, gdn.value_heads * gdn.value_dim]
+        q, k, v = torch.split(functional.silu(wide.mT).float(), sizes, -1)
+        values = v.view(part.rows, part.width, -1, gdn.value_dim).transpose(1, 2)
+        return self._unit(q) * gdn.key_dim**-0.5, self._unit(k), values
 
     def _unit(self, x: Tensor) -> Tensor:
-        heads = functional.normalize(x.unflatten(-1, (-1, self.gdn.key_dim)), dim=-1).transpose(1, 2)
+        heads = x.view(*x.shape[:2], -1, self.gdn.key_dim).transpose(1, 2)
+        heads = functional.normalize(heads, dim=-1)
         return heads.repeat_interleave(self.gdn.value_heads // self.gdn.key_heads, 1)
 
 
@@ -112,8 +116,9 @@ def _in_chunks(
     if checkpoints.shape[2] > 1 or q.shape[2] <= CHUNK:
         return delta_rule(q, k, v, decay, step, state, checkpoints)
     outs = []
-    for parts in zip(*(t.split(CHUNK, 2) for t in (q, k, v, decay, step)), strict=True):
-        outs.append(delta_rule(*parts, state, checkpoints))
+    for first in range(0, q.shape[2], CHUNK):
+        a, b, c, d, e = (t[:, :, first : first + CHUNK] for t in (q, k, v, decay, step))
+        outs.append(delta_rule(a, b, c, d, e, state, checkpoints))
         state = checkpoints[:, :, 0].clone()
     return torch.cat(outs, 2)
 
@@ -121,7 +126,7 @@ def _in_chunks(
 def states_of(segment: Segment, cache: StateCache, layer: int) -> tuple[Tensor, Tensor]:
     """Views of a segment: states ``[rows, H, dk, dv]``, checkpoints ``[rows, H, N, dk, dv]``."""
     part = segment.part
-    each = part.width if part.verified else 1
+    each = part.kept // part.rows
     state = cache.states[layer][segment.state : segment.state + part.rows]
     flat = cache.checkpoints[layer][segment.kept : segment.kept + part.rows * each]
     return state, flat.view(part.rows, state.shape[1], each, *state.shape[2:])

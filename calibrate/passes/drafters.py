@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from calibrate.passes.contract import Unsupported
-from calibrate.passes.model import Decoder, Norm, Stack, product, wanted
+from calibrate.passes.model import Decoder, Norm, Stack, check_parameters, product, wanted
 from calibrate.passes.parallel import World
 from calibrate.passes.step import Step
 from calibrate.passes.weights import Weights
@@ -72,7 +72,7 @@ class Eagle:
         self.stack, self.norm = Stack(shape, weights, World(), positions), Norm(hidden, weights)
         self.table, self.embedding_norm = target_table(target, hidden), Norm(hidden, weights)
         self.vocabulary, self.state_size = shape.head.n, hidden
-        self.head = weights.linear(shape.head.n, hidden)
+        self.head = weights.unrounded(weights.matrix(shape.head.n, hidden))
         self.ids = subset(self.vocabulary, target.vocabulary, weights)
         self.parameters = weights.parameters - before
 
@@ -148,20 +148,31 @@ class BlockDrafter:
     next = first
 
 
-KINDS = {"draft_model": DraftModel, "eagle": Eagle, "mtp": Mtp, "parallel": BlockDrafter}
+AnyDrafter = DraftModel | Eagle | Mtp | BlockDrafter
+
+KINDS: dict[str, type[AnyDrafter]] = {
+    "draft_model": DraftModel,
+    "eagle": Eagle,
+    "mtp": Mtp,
+    "parallel": BlockDrafter,
+}
 
 
 def build_drafter(
     kind: DrafterKind, shape: Shape, weights: Weights, target: Decoder, positions: int
-) -> DraftModel | Eagle | Mtp | BlockDrafter:
-    """The drafter of this kind; its parameters are made on every rank alike."""
-    return KINDS[kind](shape, weights, target, positions)
+) -> AnyDrafter:
+    """The drafter of this kind; every rank of several makes and runs it whole."""
+    made = KINDS[kind](shape, weights, target, positions)
+    check_parameters(shape, made.parameters)
+    return made
 
 
 def target_table(target: Decoder, hidden: int) -> Tensor:
     """The target's input table, for a head of the same width."""
     if target.table.shape[1] != hidden:
-        raise Unsupported(f"a head of width {hidden} cannot use the target's table of width {target.table.shape[1]}")
+        raise Unsupported(
+            f"a head of width {hidden} cannot use the target's table of width {target.table.shape[1]}"
+        )
     return target.table
 
 
@@ -171,4 +182,6 @@ def subset(size: int, whole: int, weights: Weights) -> Tensor | None:
         raise Unsupported(f"a draft vocabulary of {size} exceeds the target's {whole}")
     if size == whole:
         return None
-    return torch.randperm(whole, generator=torch.Generator().manual_seed(0))[:size].sort()[0].to(weights.device)
+    return (
+        torch.randperm(whole, generator=torch.Generator().manual_seed(0))[:size].sort()[0].to(weights.device)
+    )

@@ -44,7 +44,7 @@ class Routed:
 
     def __init__(self, moe: Moe, weights: Weights) -> None:
         self.moe = moe
-        self.router = weights.linear(moe.experts, moe.hidden)
+        self.router = weights.unrounded(weights.matrix(moe.experts, moe.hidden))
         self.experts: Looped | Grouped = (Looped if weights.device.type == "cpu" else Grouped)(moe, weights)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class Looped:
 
     def __call__(self, x: Tensor, counts: Tensor) -> Tensor:
         """``x [tokens * active, hidden]`` sorted by expert, ``counts`` of each."""
-        parts = x.split(counts.tolist())
+        parts = torch.split(x, counts.tolist())
         return torch.cat([e(part) for e, part in zip(self.each, parts, strict=True) if len(part)])
 
 
@@ -81,13 +81,17 @@ class Grouped:
     def __call__(self, x: Tensor, counts: Tensor) -> Tensor:
         """``x [tokens * active, hidden]`` sorted by expert, ``counts`` of each."""
         ends = counts.cumsum(0).to(torch.int32)
-        return self.product(gated(self.product(x, self.gate_up.mT, offs=ends)), self.down.mT, offs=ends)
+        inner = gated(self.product(x, self.gate_up.mT, offs=ends))
+        out: Tensor = self.product(inner, self.down.mT, offs=ends)
+        return out
 
 
 def grouped_product() -> Callable[..., Any]:
-    """torch's grouped matrix product under either of its names; ``Unsupported`` without it."""
+    """Torch's grouped matrix product under either of its names; ``Unsupported`` without it."""
     found = getattr(functional, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
     if found is None:
-        raise Unsupported(f"routed experts on this device need torch's grouped_mm; {torch.__version__} has none")
+        raise Unsupported(
+            f"routed experts on this device need torch's grouped_mm; {torch.__version__} has none"
+        )
     product: Callable[..., Any] = found
     return product

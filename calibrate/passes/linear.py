@@ -40,15 +40,21 @@ class Packed:
     """oneDNN with the weight in its own blocked layout.
 
     ``F.linear`` in float32 on a CPU goes from a matrix-vector to a matrix-matrix kernel at two
-    tokens and doubles its time there; an engine that packs its weights does not.
+    tokens and doubles its time there; an engine that packs its weights does not. The packed kernel
+    takes longer for one or two tokens than for four, so fewer are padded to four.
     """
+
+    fewest = 4
 
     def __init__(self, weight: Tensor) -> None:
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight)
 
     def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """Multiply."""
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")
+        count = len(x)
+        if count < self.fewest:
+            x = functional.pad(x, (0, 0, 0, self.fewest - count))
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")[:count]
         return y if out is None else _take(out, y)
 
 
@@ -76,11 +82,13 @@ def _to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
 def _take(out: Tensor, y: Tensor) -> Tensor:
     # Hand the storage over instead of copying: the kernel has no out= form, and a copy of the
     # logits would be timed as if the engine made it.
-    out.set_(y)
+    out.set_(y.untyped_storage(), 0, y.shape, y.stride())
     return out
 
 
-def choose_linear(device: torch.device, dtype: torch.dtype, fp8: bool) -> tuple[str, Callable[[Tensor], Linear]]:
+def choose_linear(
+    device: torch.device, dtype: torch.dtype, fp8: bool
+) -> tuple[str, Callable[[Tensor], Linear]]:
     """The linear kernel for this device and its name; ``Unsupported`` where fp8 does not run."""
     if fp8:
         reason = _fails(Fp8, device, dtype)

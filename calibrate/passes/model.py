@@ -53,8 +53,8 @@ class FullAttention:
     def __init__(self, shape: Shape, weights: Weights, kernel: str, split: bool) -> None:
         at, (n, inputs) = shape.attention, product(shape, "qkv")
         self.at, self.attend, pairs = at, KERNELS[kernel], 2 * at.kv_heads * at.head_dim
-        self.sizes, self.gated = (n - pairs, pairs), n - pairs > at.heads * at.head_dim
-        self.products = [weights.linear(size, inputs) for size in (self.sizes if split else (n,))]
+        self.sizes, self.gated = [n - pairs, pairs], n - pairs > at.heads * at.head_dim
+        self.products = [weights.linear(size, inputs) for size in (self.sizes if split else [n])]
         self.out = weights.linear(product(shape, "attention_out")[0], at.heads * at.head_dim)
         self.norms = [Norm(at.head_dim, weights) for _ in range(2)] if has_qk_norm(shape) else []
 
@@ -64,7 +64,7 @@ class FullAttention:
         self._write(pairs, at, layer)
         width = self.at.heads * self.at.head_dim
         q, gate = queries[:, :width], queries[:, width:]
-        q = rotate(self._normed(q.unflatten(1, (-1, self.at.head_dim)), 0), at.cos_sin)
+        q = rotate(self._normed(q.view(len(x), -1, self.at.head_dim), 0), at.cos_sin)
         keys, values = at.kv.keys[layer], at.kv.values[layer]
         outs = [self.attend(q[s.token : s.token + s.part.tokens], keys, values, s) for s in at.step.segments]
         out = (torch.cat(outs) if len(outs) > 1 else outs[0]).flatten(1)
@@ -75,14 +75,14 @@ class FullAttention:
         self._write(self.products[1](x), at, layer)
 
     def _write(self, pairs: Tensor, at: Context, layer: int) -> None:
-        k, v = pairs.unflatten(1, (-1, self.at.head_dim)).chunk(2, 1)
+        k, v = pairs.view(len(pairs), -1, self.at.head_dim).chunk(2, 1)
         at.kv.keys[layer].index_copy_(0, at.step.slots, rotate(self._normed(k, 1), at.cos_sin))
         at.kv.values[layer].index_copy_(0, at.step.slots, v)
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if len(self.products) > 1:
             return self.products[0](x), self.products[1](x)
-        q, pairs = self.products[0](x).split(self.sizes, -1)
+        q, pairs = torch.split(self.products[0](x), self.sizes, -1)
         return q, pairs
 
     def _normed(self, heads: Tensor, which: int) -> Tensor:
@@ -101,9 +101,7 @@ class Layer:
         self.attention = FullAttention(shape, weights, kernel, split) if full else None
         self.delta = DeltaNet(shape.gdn, weights) if shape.gdn and not full else None
         self.feed: FeedForward = (
-            Routed(shape.moe, weights)
-            if shape.moe
-            else SwiGlu(hidden, product(shape, "down")[1], weights)
+            Routed(shape.moe, weights) if shape.moe else SwiGlu(hidden, product(shape, "down")[1], weights)
         )
 
     def __call__(self, hidden: Tensor, at: Context, cached: int, beside: Tensor | None = None) -> Tensor:
@@ -136,13 +134,14 @@ class Stack:
         split: bool = False,
     ) -> None:
         check_shape(shape)
-        at = shape.attention
+        at, before = shape.attention, weights.parameters
         self.kernel = choose_attention(weights.device, weights.dtype, at.heads, at.kv_heads, at.head_dim)
         self.weights, self.shared = weights, at.heads // at.kv_heads
         every = shape.layers // at.layers
         count = shape.layers if distinct is None else min(shape.layers, -(-distinct // every) * every)
         full = [i % every == every - 1 for i in range(count)]
         self.layers = [Layer(shape, weights, self.kernel, each, world, split) for each in full]
+        self.parameters = weights.parameters - before
         self.cached = [i // every if layer.full else i - i // every for i, layer in enumerate(self.layers)]
         self.order = [i % count for i in range(shape.layers)]
         self.kv = KvCache(at, count // every, weights)
@@ -182,10 +181,12 @@ class Decoder:
         self.vocabulary = shape.head.n * world.size
         tied = not shape.embedding and world.size == 1
         self.table = head if tied else weights.matrix(self.vocabulary, shape.head.k)
-        self.head = weights.kernel(head)
+        self.head = weights.unrounded(head)
         self.stack = Stack(shape, weights, world, positions, distinct)
         self.norm = Norm(shape.head.k, weights)
         self.parameters = weights.parameters - before
+        if distinct is None and world.size == 1:
+            check_parameters(shape, self.parameters)
 
     def __call__(self, ids: Tensor, step: Step, logits: Tensor) -> None:
         """Run ``ids [tokens]``; the logits of the wanted tokens go to ``logits``."""
@@ -224,5 +225,17 @@ def check_shape(shape: Shape) -> None:
     unknown = sorted({linear.name for linear in (*shape.linears, *shape.once)} - BUILT)
     if unknown:
         raise Unsupported(f"{shape.name}: passes do not build {', '.join(unknown)}")
+    if shape.sliding or shape.attention.latent or (shape.moe and shape.moe.bias):
+        raise Unsupported(
+            f"{shape.name}: passes do not build sliding windows, latent attention or expert biases"
+        )
     if shape.layers % shape.attention.layers:
-        raise Unsupported(f"{shape.name}: {shape.attention.layers} attention layers do not divide {shape.layers}")
+        raise Unsupported(
+            f"{shape.name}: {shape.attention.layers} attention layers do not divide {shape.layers}"
+        )
+
+
+def check_parameters(shape: Shape, made: int) -> None:
+    """Refuse a shape with parts that were not built (biases and the like, under 1 %, are let pass)."""
+    if abs(made / shape.parameters - 1) > 0.01:
+        raise Unsupported(f"{shape.name}: passes build {made:,} parameters of its {shape.parameters:,}")

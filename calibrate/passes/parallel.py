@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from dataclasses import dataclass, replace
 
@@ -42,6 +43,8 @@ def join_world(device: torch.device) -> World:
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size > 1 and not distributed.is_initialized():
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # Its threads must end before the interpreter does.
+        atexit.register(distributed.destroy_process_group)
     return World(size)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -23,6 +24,10 @@ def spread(mean: int, rows: int) -> list[int]:
     if rows <= 1:
         return [mean] * rows
     return [round(mean * (1 + SPREAD * (2 * i / (rows - 1) - 1))) for i in range(rows)]
+
+
+FALL_BACK = 64
+"""Wider rows than this are no drafts: one state is kept of them, as of a prefill chunk."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Part:
     @property
     def kept(self) -> int:
         """Recurrent states written."""
-        return self.tokens if self.verified else self.rows
+        return self.tokens if self.verified and self.width <= FALL_BACK else self.rows
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ class Step:
     @property
     def tokens(self) -> int:
         """Tokens in the pass."""
-        return self.positions.numel()
+        return sum(segment.part.tokens for segment in self.segments)
 
 
 def lay_out(
@@ -121,7 +126,7 @@ def lay_out(
     segments: list[Segment] = []
     token = base = state = kept = 0
     for part in parts:
-        size = max(slot, _align(max(part.lengths, default=0) + part.width))
+        size = max(slot, aligned(max(part.lengths, default=0) + part.width))
         groups = _groups(part, device, dtype, shared) if shared else ()
         segments.append(Segment(part, token, base, size, state, kept, *_starts(part, size, device), groups))
         token, base, state = token + part.tokens, base + part.rows * size, state + part.rows
@@ -137,7 +142,8 @@ def lay_out(
     )
 
 
-def _align(tokens: int) -> int:
+def aligned(tokens: int) -> int:
+    """``tokens`` rounded up to a slot size."""
     return -(-tokens // ALIGN) * ALIGN
 
 
@@ -171,13 +177,11 @@ def _groups(part: Part, device: torch.device, dtype: torch.dtype, shared: int) -
     """Neighbours in length share a mask, so that little is read beyond a sequence's own keys."""
     count = GROUPS if part.rows >= GROUPS else 1
     edges = [part.rows * i // count for i in range(count + 1)]
-    return tuple(_group(part, a, b, device, dtype, shared) for a, b in zip(edges, edges[1:], strict=False))
+    return tuple(_group(part, a, b, device, dtype, shared) for a, b in pairwise(edges))
 
 
-def _group(
-    part: Part, first: int, last: int, device: torch.device, dtype: torch.dtype, shared: int
-) -> Group:
-    keys = _align(part.lengths[last - 1] + part.width)
+def _group(part: Part, first: int, last: int, device: torch.device, dtype: torch.dtype, shared: int) -> Group:
+    keys = aligned(part.lengths[last - 1] + part.width)
     lengths = torch.tensor(part.lengths[first:last], device=device)[:, None, None]
     reach = torch.full((part.width,), part.width - 1) if part.block else torch.arange(part.width)
     limit = lengths + reach.to(device)[None, :, None]

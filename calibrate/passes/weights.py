@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from calibrate.passes.linear import Linear
+from calibrate.passes.linear import Fp8, Linear, Plain
 
 STD = 0.02
 
@@ -39,6 +39,10 @@ class Weights:
     def linear(self, n: int, k: int) -> Linear:
         """A product of ``k`` inputs into ``n`` outputs, in the device's kernel."""
         return self.kernel(self.matrix(n, k))
+
+    def unrounded(self, weight: Tensor) -> Linear:
+        """A product that 8-bit engines leave in 16 bits: output heads and routers."""
+        return Plain(weight) if self.kernel is Fp8 else self.kernel(weight)
 
     def random(self, *sizes: int) -> Tensor:
         """N(0, 1) that is data, not a parameter."""

@@ -64,9 +64,13 @@ class CpuTimer:
         readings, hit = collect(window, watched, limits, self._now)
         names: list[PassName] = [*occurrences, "round", "host"]
         other = OTHER[self._name]
-        return {name: self._samples(readings, f"{self._name}:{name}", f"{other}:{name}", hit) for name in names}
+        return {
+            name: self._samples(readings, f"{self._name}:{name}", f"{other}:{name}", hit) for name in names
+        }
 
-    def _rounds(self, passes: Sequence[tuple[PassName, Run]], count: int, occurrences: Counter[PassName]) -> Reading:
+    def _rounds(
+        self, passes: Sequence[tuple[PassName, Run]], count: int, occurrences: Counter[PassName]
+    ) -> Reading:
         """Microseconds of each pass, the whole and the rest, on both clocks, over ``count`` rounds."""
         spent: dict[str, float] = defaultdict(float)
         began = mark = self._read()
@@ -79,7 +83,11 @@ class CpuTimer:
                 mark = at
         ended = self._read()
         whole = {clock: ended[clock] - began[clock] for clock in ended}
-        reading = {f"{c}:{n}": 1e6 * spent[f"{c}:{n}"] / (count * times) for n, times in occurrences.items() for c in whole}
+        reading = {
+            f"{c}:{n}": 1e6 * spent[f"{c}:{n}"] / (count * times)
+            for n, times in occurrences.items()
+            for c in whole
+        }
         for clock, seconds in whole.items():
             passes_s = sum(spent[f"{clock}:{name}"] for name in occurrences)
             reading[f"{clock}:round"] = 1e6 * seconds / count

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from importlib import import_module
 from typing import Any
 
-from calibrate.timing.cuda_timer import Clocks
+from calibrate.timing.cuda_timer import CaptureError, Clocks
 from calibrate.timing.nvml import Nvml, open_nvml
 from calibrate.timing.timer import Run
 
@@ -17,8 +18,7 @@ class TorchEvent:
     """``torch.cuda.Event`` with timing."""
 
     def __init__(self) -> None:
-        import torch
-
+        torch: Any = import_module("torch")
         self._event: Any = torch.cuda.Event(enable_timing=True)
 
     def record(self) -> None:
@@ -34,9 +34,7 @@ class TorchCuda:
     """One CUDA device of this process."""
 
     def __init__(self, index: int = 0, nvml: Nvml | None = None) -> None:
-        import torch
-
-        self._torch: Any = torch
+        self._torch: Any = import_module("torch")
         self._index = index
         self._nvml = nvml if nvml is not None else open_nvml(index, self._uuid())
 
@@ -51,6 +49,17 @@ class TorchCuda:
 
     def capture(self, run: Run) -> Run:
         """A CUDA graph of ``run``, after a few runs on a side stream."""
+        try:
+            replay: Run = self._graph(run).replay
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            self._torch.cuda.empty_cache()
+            if isinstance(error, self._torch.cuda.OutOfMemoryError):
+                raise MemoryError(f"graph capture: {reason}") from None
+            raise CaptureError(f"cannot be captured in a graph: {reason}") from None
+        return replay
+
+    def _graph(self, run: Run) -> Any:
         torch = self._torch
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -61,8 +70,7 @@ class TorchCuda:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             run()
-        replay: Run = graph.replay
-        return replay
+        return graph
 
     def synchronize(self) -> None:
         """Wait for the device."""

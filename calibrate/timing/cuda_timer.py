@@ -7,7 +7,7 @@ one with a stream, events and graphs runs every branch of this file without a GP
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, Self
@@ -15,7 +15,6 @@ from typing import Protocol, Self
 from calibrate.cells import Execution, PassName
 from calibrate.timing.samples import Limits, Samples
 from calibrate.timing.timer import Reading, Run, capped, collect, column, runs_per_window, warm_up
-
 
 USUAL = ("sw_power_cap",)
 """A busy device meets its power limit in service, too; other reasons mean that something is wrong."""
@@ -41,6 +40,10 @@ class Clocks:
     reasons: tuple[str, ...] = ()
 
 
+class CaptureError(RuntimeError):
+    """A pass that cannot be captured in a graph, and why."""
+
+
 class CudaApi(Protocol):
     """What timing needs of CUDA; one device, one stream."""
 
@@ -49,7 +52,10 @@ class CudaApi(Protocol):
         ...
 
     def capture(self, run: Run) -> Run:
-        """A graph of the launches of ``run``, as a function that replays it."""
+        """A graph of the launches of ``run``, as a function that replays it.
+
+        Raises ``CaptureError``, or ``MemoryError`` where the graph does not fit.
+        """
         ...
 
     def synchronize(self) -> None:
@@ -157,7 +163,11 @@ class CudaTimer:
 
 
 def _samples(
-    readings: Sequence[Reading], us: str, other: str | None, clocks: tuple[Clocks | None, Clocks | None], hit: bool
+    readings: Sequence[Reading],
+    us: str,
+    other: str | None,
+    clocks: tuple[Clocks | None, Clocks | None],
+    hit: bool,
 ) -> Samples:
     known = [each for each in clocks if each is not None]
     reasons = sorted({reason for each in known for reason in each.reasons})
@@ -178,5 +188,3 @@ def _flags(reasons: Sequence[str]) -> tuple[str, ...]:
 def cuda_timers(api: CudaApi) -> dict[Execution, CudaTimer]:
     """One timer per regime: graph replays and eager launches."""
     return {"cuda_graph": CudaTimer(api, "cuda_graph"), "eager": CudaTimer(api, "eager")}
-
-

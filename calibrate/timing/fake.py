@@ -79,4 +79,6 @@ class FakeBench:
 
     def _run(self, cell: Cell) -> Run:
         us = self.cost(cell)
-        return lambda: self.clock.spend(1e-6 * us * (self._random.lognormvariate(0, self.noise) if self.noise else 1))
+        return lambda: self.clock.spend(
+            1e-6 * us * (self._random.lognormvariate(0, self.noise) if self.noise else 1)
+        )

@@ -1,8 +1,9 @@
-"""Clocks, limits and names of an NVIDIA device from NVML, when ``pynvml`` is there. Only getters are called."""
+"""An NVIDIA device's clocks, limits and name from NVML, when ``pynvml`` is there. Only getters are called."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from calibrate.timing.cuda_timer import Clocks
@@ -15,6 +16,7 @@ REASONS = {
     0x0000000000000080: "hw_power_brake",
 }
 """Bits that mean a slower clock than asked for (NVML API reference, nvmlClocksEventReasons)."""
+
 
 @dataclass(frozen=True)
 class Board:
@@ -81,7 +83,7 @@ def open_nvml(index: int, uuid: str | None = None, module: Any = None) -> Nvml |
     """The device by UUID, else by index; None without ``pynvml`` or without a driver."""
     if module is None:
         try:
-            import pynvml as module
+            module = import_module("pynvml")
         except ImportError:
             return None
     try:

@@ -79,8 +79,8 @@ def collect(
 
 
 def column(readings: Sequence[Reading], name: str) -> tuple[float, ...]:
-    """One name's microseconds over all windows."""
-    return tuple(max(reading[name], SHORTEST_US) for reading in readings)
+    """One name's microseconds over all windows, in seven digits."""
+    return tuple(max(float(f"{reading[name]:.7g}"), SHORTEST_US) for reading in readings)
 
 
 def capped(hit: bool) -> tuple[str, ...]:

@@ -102,16 +102,12 @@ def bare_simpy(count: int = 100_000) -> float:
 
 def ten_thousand() -> list[str]:
     """10,000 requests of 1024/256 tokens at 4/s under each policy."""
-    lines = [
-        "| policy | CPU s | steps | requests/s | us per step | peak RSS MB |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = ["| policy | CPU s | steps | requests/s | us per step |", "|---|---|---|---|---|"]
     for name in ("off", "static(k=3)", "goodput(k_max=5)"):
         seconds, records = run(POLICIES[name](), open_loop(10_000, 4.0))
         steps = len(records.steps["end_ns"])
-        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         rates = f"{10_000 / seconds:.0f} | {1e6 * seconds / steps:.0f}"
-        lines.append(f"| {name} | {seconds:.1f} | {steps} | {rates} | {rss:.0f} |")
+        lines.append(f"| {name} | {seconds:.1f} | {steps} | {rates} |")
     return lines
 
 
@@ -124,18 +120,24 @@ def memory_table() -> list[str]:
         ("2,000 requests at 0.04/s (100 x the time)", 2000, 0.04),
         ("20,000 requests at 4/s (10 x the results)", 20_000, 4.0),
     ):
-        code = (
-            "import resource; from tests.bench.__main__ import run, open_loop, POLICIES; "
-            f"_, r = run(POLICIES['static(k=3)'](), open_loop({count}, {rate})); "
-            "print(r.steps['end_ns'][-1] / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
-        )
-        out = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        simulated, rss = map(float, out.stdout.split())
-        base = base or rss
-        lines.append(f"| {label} | {simulated:.0f} | {rss:.0f} | {rss / base:.2f} |")
+        simulated, peak = map(float, _child_output(_MEMORY.format(count=count, rate=rate)).split())
+        base = base or peak
+        lines.append(f"| {label} | {simulated:.0f} | {peak:.0f} | {peak / base:.2f} |")
     return lines
+
+
+_MEMORY = """
+from tests.bench.__main__ import POLICIES, open_loop, run
+_, records = run(POLICIES["static(k=3)"](), open_loop({count}, {rate}))
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(records.steps["end_ns"][-1] / 1e9, int(peak.split()[1]) / 1024)
+"""
+
+
+def _child_output(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def start_up(repeats: int) -> list[str]:

@@ -53,7 +53,7 @@ def systems(draw: st.DrawFn) -> System:
         block_size=block_size,
         num_blocks=full + draw(st.sampled_from([0, 2, 6, 1000])),
         max_num_seqs=seqs,
-        max_num_batched_tokens=max(seqs * 2, draw(st.sampled_from([4, 9, 16, 64, 2048]))),
+        max_num_batched_tokens=max(seqs * 2, depth + 2, draw(st.sampled_from([4, 9, 16, 64, 2048]))),
         max_model_len=LIMIT,
         drafter=drafter,
         depth=depth,

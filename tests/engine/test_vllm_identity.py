@@ -16,7 +16,7 @@ import pytest
 
 from sim.engine.config import EngineConfig
 from sim.engine.simulate import Setup, simulate
-from sim.policies.base import Policy
+from sim.policies.base import Batch, Depths, Policy, PolicyDefaults
 from sim.policies.config import Bounds
 from sim.policies.off import Off
 from sim.policies.per_batch_size import PerBatchSizeConfig
@@ -27,11 +27,33 @@ RECORDED = Path(__file__).resolve().parents[2].parent / "shared" / "vllm_cpu" / 
 FILES = sorted(RECORDED.glob("*.json"))
 
 
-def policy_of(config: dict[str, Any]) -> Policy:
+class Recorded(PolicyDefaults):
+    """Proposes as many drafts as the recorded look-up found: they depend on the tokens themselves."""
+
+    def __init__(self, recording: dict[str, Any]) -> None:
+        self.prompts = [r[1] for r in recording["config"]["requests"]]
+        self.drafts: dict[tuple[int, int], int] = {}
+        produced = [0] * len(self.prompts)
+        for step in recording["steps"]:
+            for name, drafts in step[4].items():
+                self.drafts[int(name), produced[int(name)]] = drafts
+            for name, new in step[5].items():
+                produced[int(name)] += new
+
+    def draft_depths(self, batch: Batch) -> Depths:
+        """The drafts with which each sequence was scheduled next."""
+        pairs = zip(batch.request.tolist(), batch.context_tokens.tolist(), strict=True)
+        return np.array([self.drafts.get((r, t - self.prompts[r]), 0) for r, t in pairs], dtype=np.int64)
+
+
+def policy_of(recording: dict[str, Any]) -> Policy:
     """The recording's policy."""
+    config = recording["config"]
     if config["spec"] == "table":
         table = tuple(tuple(row) for row in config["table"])
         return PerBatchSizeConfig(policy="per_batch_size", table=table).build(Bounds(config["k"]))
+    if config["spec"] == "ngram":
+        return Recorded(recording)
     return Off() if config["spec"] == "off" else Static(config["k"])
 
 
@@ -52,8 +74,9 @@ def setup_of(recording: dict[str, Any]) -> Setup:
     """The simulator's scenario for a recording."""
     config = recording["config"]
     a, b, d0, d1, d2 = config["clock"]
-    spec = config["spec"] in ("static", "table")
-    profile = linear_profile(a, b, draft=(d0, d1, d2) if spec else None)
+    paid = config["spec"] in ("static", "table")
+    kind = "ngram" if config["spec"] == "ngram" else "draft_model"
+    profile = linear_profile(a, b, draft=(d0, d1, d2) if paid else (0.0, 0.0, 0.0), kind=kind)
     arrivals, prompts, outputs = zip(*(r[:3] for r in config["requests"]), strict=True)
     return Setup(
         requests=requests(arrivals, prompts, outputs),
@@ -81,9 +104,7 @@ def test_every_step_and_every_request_is_vllms(file: Path) -> None:
     config = recording["config"]
     if config["prefix_caching"]:
         pytest.skip("prefix caching is not modelled")
-    if config["spec"] == "ngram":
-        pytest.skip("n-gram proposals depend on token values, which are not modelled")
-    run = simulate(setup_of(recording), policy_of(config))
+    run = simulate(setup_of(recording), policy_of(recording))
 
     first = run.requests["first_token_ns"] / 1e9
     finish = run.requests["finish_ns"] / 1e9

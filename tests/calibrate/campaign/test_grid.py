@@ -51,7 +51,10 @@ def test_pure_depth_and_pure_breadth_run_from_one_token_to_the_largest_step(plan
 
 
 def test_contexts_from_256_to_16k_are_crossed_with_batch_sizes_and_widths() -> None:
-    by_context = {c: [(x.sequences, x.width) for x in build_grid(GPU, ["d"]).cells if x.context == c] for c in (256, 4096, 16384)}
+    by_context = {
+        c: [(x.sequences, x.width) for x in build_grid(GPU, ["d"]).cells if x.context == c]
+        for c in (256, 4096, 16384)
+    }
     assert all(len(rows) >= 6 for rows in by_context.values())
     assert all(len({b for b, _ in rows}) >= 3 or c == 16384 for c, rows in by_context.items())
     assert all({w for _, w in rows} >= {1, 4} for rows in by_context.values())
@@ -103,7 +106,9 @@ def test_passes_of_a_round_cover_what_the_engine_gives_them() -> None:
     cell = Cell.model_validate({"pass": "round", "sequences": 8, "width": 4, "context": 100, "drafter": "d"})
     names = ("draft_first", "draft_next", "draft_block", "verify", "accept", "host")
     found = {name: pass_cell(cell, name) for name in names}  # type: ignore[arg-type]
-    assert {name: c.tokens for name, c in found.items()} == dict(zip(names, (32, 8, 32, 32, 32, 32), strict=True))
+    assert {name: c.tokens for name, c in found.items()} == dict(
+        zip(names, (32, 8, 32, 32, 32, 32), strict=True)
+    )
     assert {name for name, c in found.items() if c.drafter == ""} == {"verify", "accept"}
     assert {c.context for c in found.values()} == {100}
 

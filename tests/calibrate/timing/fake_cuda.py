@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from calibrate.timing.cuda_timer import Clocks
+from calibrate.timing.cuda_timer import CaptureError, Clocks
 from calibrate.timing.fake import FakeClock
 from calibrate.timing.timer import Run
 
@@ -33,6 +33,7 @@ class FakeCuda:
     clock: FakeClock = field(default_factory=FakeClock)
     sm_mhz: Callable[[], float | None] = lambda: None
     reasons: tuple[str, ...] = ()
+    refuses: str = ""
     captures: int = 0
     replays: int = 0
     launches: int = 0
@@ -59,8 +60,11 @@ class FakeCuda:
         return FakeEvent(self)
 
     def capture(self, run: Run) -> Run:
+        if self.refuses:
+            raise CaptureError(self.refuses)
         self.captures += 1
-        self._recording = recorded = []
+        recorded: list[float] = []
+        self._recording = recorded
         run()
         self._recording = None
 

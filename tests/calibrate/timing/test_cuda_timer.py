@@ -13,7 +13,13 @@ from calibrate.timing.timer import Run
 from tests.calibrate.timing.fake_cuda import FakeCuda
 
 US = 1e-6
-ROUND: list[tuple[PassName, float]] = [("draft_first", 90), ("draft_next", 40), ("draft_next", 40), ("verify", 800), ("accept", 20)]
+ROUND: list[tuple[PassName, float]] = [
+    ("draft_first", 90),
+    ("draft_next", 40),
+    ("draft_next", 40),
+    ("verify", 800),
+    ("accept", 20),
+]
 
 
 def _round(cuda: FakeCuda, kernels: int = 1) -> list[tuple[PassName, Run]]:
@@ -91,5 +97,8 @@ def test_a_hot_device_is_flagged_as_throttled_and_a_power_cap_as_what_it_is() ->
 
 def test_both_regimes_have_a_timer() -> None:
     timers = cuda_timers(FakeCuda())
-    assert {name: timer.execution for name, timer in timers.items()} == {"cuda_graph": "cuda_graph", "eager": "eager"}
+    assert {name: timer.execution for name, timer in timers.items()} == {
+        "cuda_graph": "cuda_graph",
+        "eager": "eager",
+    }
     assert {timer.clock for timer in timers.values()} == {"cuda_event"}

@@ -66,13 +66,23 @@ def test_the_board_is_read_and_what_the_driver_does_not_say_is_left_open() -> No
     nvml = open_nvml(0, module=FakePynvml())
     assert nvml is not None
     board = nvml.board()
-    assert (board.name, board.driver, board.power_limit_w, board.memory_clock_mhz) == ("NVIDIA H200", "580.1", 700, 3201)
+    assert (board.name, board.driver, board.power_limit_w, board.memory_clock_mhz) == (
+        "NVIDIA H200",
+        "580.1",
+        700,
+        3201,
+    )
     assert not board.mig
 
 
 @pytest.mark.parametrize(
     ("bits", "names"),
-    [(0x1, ()), (0x4, ("sw_power_cap",)), (0x68, ("hw_slowdown", "sw_thermal", "hw_thermal")), (0x80, ("hw_power_brake",))],
+    [
+        (0x1, ()),
+        (0x4, ("sw_power_cap",)),
+        (0x68, ("hw_slowdown", "sw_thermal", "hw_thermal")),
+        (0x80, ("hw_power_brake",)),
+    ],
 )
 def test_reasons_are_named_by_their_bits_and_idling_is_none(bits: int, names: tuple[str, ...]) -> None:
     nvml = open_nvml(0, module=FakePynvml(bits))

@@ -36,7 +36,7 @@ def test_the_interval_encloses_the_median_and_lies_within_the_samples(samples: l
 
 @pytest.mark.parametrize("n", [6, 12, 25, 60, 200])
 def test_the_interval_covers_the_true_median_in_about_95_percent_of_the_cases(n: int) -> None:
-    """Log-normal times, median 1: never under 95 % beyond sampling error (2,000 draws: 1.5 %), never near 100 %."""
+    """Log-normal times of median 1; 2,000 draws leave a sampling error of 1.5 %."""
     draws = np.random.default_rng(n).lognormal(0, 0.3, (2000, n))
     covered = np.mean([low <= 1 <= high for low, high in map(median_interval, draws.tolist())])
     exact = 1 - 2 * binom.cdf(interval_rank(n) - 1, n, 0.5)

@@ -1,0 +1,219 @@
+"""``leadline calibrate``: times draft and verify passes on this machine and writes a profile.
+
+Exit codes: 0 done, 2 wrong options or cells that are refused as a profile (they are kept), 130
+interrupted (what was measured is written).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from calibrate.campaign import Outcome, Step
+    from calibrate.profile import Profile
+    from calibrate.session import Options
+
+app = typer.Typer(
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Time draft and verify passes on this machine and write a profile.",
+)
+
+REFUSED, INTERRUPTED = 2, 130
+
+
+@app.callback()
+def calibrate(
+    model: Annotated[str, typer.Option(help="A preset's name, or a config.json.")] = "cpu-small",
+    drafter: Annotated[
+        list[str] | None,
+        typer.Option(help="One of the preset (default: all), NAME=KIND:config.json, or none."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16, fp8, or auto.")] = "auto",
+    budget: Annotated[str, typer.Option(help="Time for everything, as in 90s or 5m.")] = "5m",
+    quick: Annotated[bool, typer.Option("--quick", help="About a third of the cells, once.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the cells that are there.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The profile (default: MODEL-DEVICE.json).")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads; 1 is timed by CPU time.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of weights, data and the order of cells.")] = 0,
+    sampling: Annotated[str, typer.Option(help="greedy or T=1: what accept does.")] = "greedy",
+    layers: Annotated[int | None, typer.Option(min=1, help="Distinct layers kept in memory.")] = None,
+) -> None:
+    """Time draft and verify passes on this machine and write a profile."""
+    began = time.monotonic()
+    with _messages():
+        options = _options(model, drafter or [], device, dtype, threads, seed, quick, sampling, layers, out)
+        path = out or Path(f"{options.name}.json")
+        _calibrate(options, path, seconds(budget), resume, began)
+
+
+def seconds(text: str) -> float:
+    """Seconds of ``90s``, ``5m`` or ``1h``; ``ValueError`` for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)", text.strip())
+    if found is None:
+        raise ValueError(f"--budget {text!r} is not a time such as 90s, 5m or 1h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def _options(
+    model: str,
+    drafters: list[str],
+    device: str,
+    dtype: str,
+    threads: int,
+    seed: int,
+    quick: bool,
+    sampling: str,
+    layers: int | None,
+    out: Path | None,
+) -> Options:
+    from calibrate.presets import drafters_of, find_preset
+    from calibrate.session import DTYPE_BYTES, Options
+
+    preset = find_preset(model)
+    on = _one_of("--device", device, ("auto", "cpu", "cuda"))
+    on = _found_device() if on == "auto" else on
+    kind = _one_of("--dtype", dtype, ("auto", *DTYPE_BYTES))
+    kind = {"cpu": "float32", "cuda": "bfloat16"}[on] if kind == "auto" else kind
+    return Options(
+        name=_name(out.stem if out else f"{preset.model}-{on}"),
+        preset=preset,
+        drafters=drafters_of(preset, drafters),
+        device=on,
+        dtype=kind,
+        threads=threads,
+        seed=seed,
+        quick=quick,
+        sampling="T=1" if _one_of("--sampling", sampling, ("greedy", "T=1")) == "T=1" else "greedy",
+        layers=layers,
+        command=f"leadline calibrate {shlex.join(_given())}".strip(),
+    )
+
+
+def _given() -> list[str]:
+    """The arguments after ``calibrate``, as they were typed."""
+    return sys.argv[sys.argv.index("calibrate") + 1 :] if "calibrate" in sys.argv else sys.argv[1:]
+
+
+def _name(text: str) -> str:
+    """A profile's name: lower case, and nothing but letters, digits, dots, dashes and underscores."""
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-") or "profile"
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{option} {value!r} is not one of {', '.join(allowed)}")
+    return value
+
+
+def _found_device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _calibrate(options: Options, path: Path, budget_s: float, resume: bool, began: float) -> None:
+    from calibrate import session
+    from calibrate.journal import Journal
+
+    parts = session.build_parts(options)
+    journal = Journal(session.journal_path(path), options.about(parts.device.name))
+    journal.open(resume)
+    with _progress() as watch:
+        left = budget_s - (time.monotonic() - began)
+        outcome = session.run_campaign(options, parts, journal, left, watch)
+    _say(outcome, journal.path)
+    refused = _write(session.to_profile(options, parts, outcome), path, journal.path)
+    if outcome.stopped == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    if refused:
+        raise typer.Exit(REFUSED)
+
+
+def _say(outcome: Outcome, journal: Path) -> None:
+    """What was measured, what was not, and why it ended."""
+    done = len(outcome.finished) - len(outcome.skipped)
+    ends = {
+        "finished": "",
+        "budget": "; the budget is spent: a larger --budget with --resume goes on",
+        "interrupted": "; interrupted: --resume goes on",
+    }
+    counts = f"{done} cells in {journal}, {len(outcome.skipped)} skipped"
+    _err(f"{counts}, drift {outcome.drift:.1%}{ends[outcome.stopped]}")
+
+
+def _write(profile: Profile, path: Path, journal: Path) -> bool:
+    """Print the errors of the fit; write the profile unless it is refused. Returns whether it was."""
+    from calibrate.fit.check import check_profile
+    from calibrate.profile import save_profile
+
+    for name, report in profile.fit.items():
+        error = f"held out: {report.leave_one_out}" if report.leave_one_out else f"error: {report.in_sample}"
+        typer.echo(f"{name}: {report.cells} cells; {error}")
+    found = check_profile(profile)
+    for finding in found:
+        _err(str(finding))
+    if any(finding.level == "refused" for finding in found):
+        _err(f"no profile was written; the cells are kept in {journal}")
+        return True
+    save_profile(profile, path)
+    typer.echo(str(path))
+    return False
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Step], None]]:
+    """A bar on stderr; messages (skipped cells) stay above it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def watch(step: Step) -> None:
+            if step.text.startswith("skipped"):
+                progress.console.print(step.text, highlight=False)
+            progress.update(task, completed=step.done, total=step.planned, description=step.text)
+
+        yield watch
+
+
+@contextmanager
+def _messages() -> Iterator[None]:
+    """Mistakes of the user and limits of the machine as a message and exit code 2."""
+    from calibrate.passes.contract import BenchError
+    from calibrate.profile import ProfileError
+
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        _err("calibrate needs torch: pip install 'leadline[calibrate]'")
+        raise typer.Exit(2) from None
+    except (ValueError, OSError, BenchError, ProfileError) as error:
+        _err(str(error))
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        _err("interrupted; finished cells are kept: --resume goes on")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _err(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,238 @@
+"""One calibration from options to a profile: models, grid, campaign, fit.
+
+Torch is imported only when models are built; everything before and after runs without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from calibrate.campaign import Campaign, Outcome, Predictor, Step
+from calibrate.cells import Cell, Execution, Measured
+from calibrate.compose.evaluate import pass_ns
+from calibrate.fit.assemble import CampaignAbout, DrafterAbout, make_profile
+from calibrate.fit.cells import FORWARD, UNUSABLE
+from calibrate.fit.passes import fit_pass
+from calibrate.fit.report import Machine, Method
+from calibrate.grid import CPU, GPU, Grid, build_grid, quick, small
+from calibrate.journal import Journal
+from calibrate.passes.contract import Bench, BenchSpec, Sampling
+from calibrate.presets import Draft, Preset
+from calibrate.profile import Device, Profile
+from calibrate.timing.cpu import CpuTimer
+from calibrate.timing.cuda_timer import cuda_timers
+from calibrate.timing.nvml import REASONS
+from calibrate.timing.samples import Limits
+from calibrate.timing.timer import Timer
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1}
+"""Bytes of a weight and of a KV number in the work of a profile (fp8 keeps its KV cache in bfloat16)."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is calibrated, and how long."""
+
+    name: str
+    preset: Preset
+    drafters: Mapping[str, Draft]
+    device: str
+    dtype: str
+    threads: int
+    seed: int = 0
+    quick: bool = False
+    passes: int = 2
+    sampling: Sampling = "greedy"
+    layers: int | None = None
+    command: str = ""
+
+    @property
+    def grid(self) -> Grid:
+        """The cells of this calibration."""
+        plan = GPU if self.device == "cuda" else small(CPU, self.preset.most_tokens, self.preset.most_context)
+        return build_grid(quick(plan) if self.quick else plan, list(self.drafters))
+
+    @property
+    def spec(self) -> BenchSpec:
+        """The models to build."""
+        cells = self.grid.cells
+        return BenchSpec(
+            target=self.preset.shape,
+            drafters={name: (d.kind, d.build(d.config, name)) for name, d in self.drafters.items()},
+            max_sequences=max(c.sequences for c in cells),
+            max_context=max(max(c.context + c.width, c.prefix + c.chunk) for c in cells),
+            layers=self.layers,
+            sampling=self.sampling,
+        )
+
+    def about(self, device: str) -> dict[str, Any]:
+        """What a journal must agree on to be resumed."""
+        grid = json.dumps([c.model_dump(by_alias=True) for c in self.grid.cells], sort_keys=True)
+        return {
+            "model": self.preset.model,
+            "shape": _digest(repr(self.spec)),
+            "drafters": sorted(self.drafters),
+            "device": device,
+            "dtype": self.dtype,
+            "sampling": self.sampling,
+            "threads": self.threads,
+            "seed": self.seed,
+            "grid": _digest(grid),
+        }
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a campaign needs of the machine: everything that a test replaces."""
+
+    bench: Bench
+    timers: Mapping[Execution, Timer]
+    device: Device
+    machine: Machine
+
+
+def build_parts(options: Options) -> Parts:
+    """Models, timers and provenance on the real machine; imports torch.
+
+    One process on one device: ranks that stop at different windows would wait for each other.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("calibrate measures one device; tensor parallel passes are timed by their own tests")
+    import torch
+
+    from calibrate.passes import build_bench
+    from calibrate.timing.machine import device_of, machine_of
+
+    torch.set_num_threads(options.threads)
+    device = device_of(options.device, options.dtype)
+    bench = build_bench(options.spec, options.device, options.dtype, options.seed)
+    return Parts(bench, _timers(options), device, machine_of(options.device))
+
+
+def _timers(options: Options) -> Mapping[Execution, Timer]:
+    if options.device == "cuda":
+        from calibrate.timing.cuda import TorchCuda
+
+        return cuda_timers(TorchCuda())
+    return {"cpu": CpuTimer("thread_cpu" if options.threads == 1 else "wall")}
+
+
+def run_campaign(
+    options: Options,
+    parts: Parts,
+    journal: Journal,
+    budget_s: float,
+    watch: Callable[[Step], None],
+    now: Callable[[], float] = time.monotonic,
+) -> Outcome:
+    """Measure what the journal does not have yet, for at most ``budget_s`` seconds."""
+    campaign = Campaign(
+        bench=parts.bench,
+        timers=parts.timers,
+        grid=options.grid,
+        journal=journal,
+        deadline=now() + budget_s,
+        seed=options.seed,
+        passes=1 if options.quick else options.passes,
+        now=now,
+        watch=watch,
+    )
+    return campaign.run(None if options.quick else predictor)
+
+
+def predictor(measured: Sequence[Measured]) -> Predictor:
+    """What a fit of the target's passes expects, in microseconds, of cells in the fitted regime."""
+    forward = [m for m in measured if m.cell.pass_ in FORWARD and m.cell.execution != "eager"]
+    terms = fit_pass([m for m in forward if not UNUSABLE & set(m.flags)]).terms_fit if forward else ()
+
+    def predict(cell: Cell) -> float | None:
+        return pass_ns(terms, cell.shape) / 1e3 if terms and cell.execution != "eager" else None
+
+    return predict
+
+
+def to_profile(options: Options, parts: Parts, outcome: Outcome) -> Profile:
+    """The fitted profile; raises ``calibrate.fit.cells.FitError`` when the cells do not make one."""
+    bytes_each = DTYPE_BYTES[options.dtype]
+    drafters = {
+        name: DrafterAbout(d.kind, d.build(d.config, name).work(bytes_each))
+        for name, d in options.drafters.items()
+    }
+    return make_profile(
+        outcome.measured, _about(options, parts, outcome), options.preset.shape.work(bytes_each), drafters
+    )
+
+
+def _about(options: Options, parts: Parts, outcome: Outcome) -> CampaignAbout:
+    measured = outcome.measured
+    return CampaignAbout(
+        name=options.name,
+        created=datetime.now(UTC).date().isoformat(),
+        command=options.command,
+        device=parts.device,
+        dtype=options.dtype,
+        method=_method(options, parts),
+        machine=parts.machine.model_copy(update=_clocks(measured)),
+        notes=_notes(outcome, parts),
+    )
+
+
+def _method(options: Options, parts: Parts) -> Method:
+    limits = Limits()
+    return Method(
+        clock=", ".join(sorted({timer.clock for timer in parts.timers.values()})),
+        warm_up=f"{limits.warmup_s:g} s once, {limits.settle_s:g} s before every cell",
+        stop_rule=(
+            f"windows of {1e3 * limits.window_s:g} ms, until the 95 % order-statistic interval of the median "
+            f"is under {limits.relative:.0%} of it, or {limits.fewest} windows and {limits.cap_s:g} s"
+        ),
+        order="shuffled; anchors first, in the middle and last",
+        seed=options.seed,
+        threads=options.threads,
+        sampling=options.sampling,
+        data="; ".join(f"{key}: {value}" for key, value in sorted(parts.bench.about.items())),
+        layers="" if options.layers is None else f"{options.layers} distinct layers, used in turn",
+    )
+
+
+def _clocks(measured: Sequence[Measured]) -> dict[str, Any]:
+    clocks = [mhz for m in measured if m.clock_mhz for mhz in m.clock_mhz]
+    return {
+        "sm_clock_mhz": (min(clocks), median(clocks), max(clocks)) if clocks else (),
+        "throttle_reasons": tuple(sorted({f for m in measured for f in m.flags} & set(REASONS.values()))),
+    }
+
+
+def _notes(outcome: Outcome, parts: Parts) -> str:
+    """Why cells are missing, and how far the second clock was from the first."""
+    notes = [f"Skipped: {why}." for why in dict.fromkeys(each.skipped for each in outcome.skipped)]
+    if outcome.stopped != "finished":
+        notes.append(f"Stopped before the end of the grid ({outcome.stopped}).")
+    ratios = [
+        median(each.other_us[m.cell.pass_]) / m.median_us
+        for each in outcome.finished
+        for m in each.measured
+        if m.cell.pass_ in each.other_us and m.cell.pass_ != "host"
+    ]
+    if ratios and "cpu" in parts.timers:
+        other = "Wall time" if parts.timers["cpu"].clock == "thread_cpu" else "CPU time"
+        notes.append(f"{other} of the same windows: {median(ratios):.3f} times the samples (median).")
+    return " ".join(notes)
+
+
+def journal_path(out: Path) -> Path:
+    """Where the journal of a profile lies: beside it."""
+    return out.with_suffix(".cells.jsonl")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
