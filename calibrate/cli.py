@@ -48,7 +48,9 @@ def calibrate(
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; 1 is timed by CPU time.")] = 1,
     seed: Annotated[int, typer.Option(help="Of weights, data and the order of cells.")] = 0,
     sampling: Annotated[str, typer.Option(help="greedy or T=1: what accept does.")] = "greedy",
-    layers: Annotated[int | None, typer.Option(min=1, help="Distinct layers kept in memory.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(min=1, help="Distinct layers kept (default: all that fit).")
+    ] = None,
 ) -> None:
     """Time draft and verify passes on this machine and write a profile."""
     began = time.monotonic()
@@ -154,7 +156,10 @@ def _say(outcome: Outcome, journal: Path) -> None:
 
 
 def _write(profile: Profile, path: Path, journal: Path) -> bool:
-    """Print the errors of the fit; write the profile unless it is refused. Returns whether it was."""
+    """Print the errors of the fit and write the profile; returns whether it was refused.
+
+    A refused one goes beside ``path``, to be looked at; what lies at ``path`` stays as it was.
+    """
     from calibrate.fit.check import check_profile
     from calibrate.profile import save_profile
 
@@ -164,10 +169,13 @@ def _write(profile: Profile, path: Path, journal: Path) -> bool:
     found = check_profile(profile)
     for finding in found:
         _err(str(finding))
+    aside = path.with_suffix(".refused.json")
     if any(finding.level == "refused" for finding in found):
-        _err(f"no profile was written; the cells are kept in {journal}")
+        save_profile(profile, aside)
+        _err(f"refused: {path} was not written; see {aside} for what was measured, cells are in {journal}")
         return True
     save_profile(profile, path)
+    aside.unlink(missing_ok=True)
     typer.echo(str(path))
     return False
 

@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -27,7 +27,8 @@ from calibrate.grid import CPU, GPU, Grid, build_grid, quick, small
 from calibrate.journal import Journal
 from calibrate.passes.contract import Bench, BenchSpec, Sampling
 from calibrate.presets import Draft, Preset
-from calibrate.profile import Device, Profile
+from calibrate.profile import Device, ModelWork, Profile
+from calibrate.shapes import Shape
 from calibrate.timing.cpu import CpuTimer
 from calibrate.timing.cuda_timer import cuda_timers
 from calibrate.timing.nvml import REASONS
@@ -35,7 +36,10 @@ from calibrate.timing.samples import Limits
 from calibrate.timing.timer import Timer
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1}
-"""Bytes of a weight and of a KV number in the work of a profile (fp8 keeps its KV cache in bfloat16)."""
+"""Bytes of a weight."""
+
+WEIGHT_SHARE = 0.6
+"""Of the memory; the rest is for keys, values, states and activations."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,9 @@ def build_parts(options: Options) -> Parts:
 
     torch.set_num_threads(options.threads)
     device = device_of(options.device, options.dtype)
-    bench = build_bench(options.spec, options.device, options.dtype, options.seed)
+    layers = options.layers or layers_that_fit(options.spec, options.dtype, device.memory_bytes)
+    spec = replace(options.spec, layers=layers)
+    bench = build_bench(spec, options.device, options.dtype, options.seed)
     return Parts(bench, _timers(options), device, machine_of(options.device))
 
 
@@ -162,14 +168,34 @@ def predictor(measured: Sequence[Measured]) -> Predictor:
 
 def to_profile(options: Options, parts: Parts, outcome: Outcome) -> Profile:
     """The fitted profile; raises ``calibrate.fit.cells.FitError`` when the cells do not make one."""
-    bytes_each = DTYPE_BYTES[options.dtype]
     drafters = {
-        name: DrafterAbout(d.kind, d.build(d.config, name).work(bytes_each))
+        name: DrafterAbout(d.kind, work_of(d.build(d.config, name), options.dtype))
         for name, d in options.drafters.items()
     }
-    return make_profile(
-        outcome.measured, _about(options, parts, outcome), options.preset.shape.work(bytes_each), drafters
+    about, work = _about(options, parts, outcome), work_of(options.preset.shape, options.dtype)
+    return make_profile(outcome.measured, about, work, drafters)
+
+
+def work_of(shape: Shape, dtype: str) -> ModelWork:
+    """The work of a shape in ``dtype``; keys, values and states of fp8 models stay in bfloat16."""
+    work, kept = shape.work(DTYPE_BYTES[dtype]), shape.work(max(2, DTYPE_BYTES[dtype]))
+    return work.model_copy(
+        update={
+            "kv_bytes_per_token": kept.kv_bytes_per_token,
+            "state_bytes_per_sequence": kept.state_bytes_per_sequence,
+        }
     )
+
+
+def layers_that_fit(spec: BenchSpec, dtype: str, memory_bytes: float) -> int | None:
+    """How many distinct layers of the target leave ``WEIGHT_SHARE`` of the memory to weights; None for all."""
+    bytes_each, target = DTYPE_BYTES[dtype], spec.target
+    outside = target.head.parameters + target.embedding
+    outside += sum(shape.parameters for _, shape in spec.drafters.values())
+    room = WEIGHT_SHARE * memory_bytes / bytes_each - outside
+    layer = (target.parameters - target.head.parameters - target.embedding) / target.layers
+    fit = int(room / layer)
+    return None if fit >= target.layers else max(fit, 1)
 
 
 def _about(options: Options, parts: Parts, outcome: Outcome) -> CampaignAbout:
@@ -200,7 +226,7 @@ def _method(options: Options, parts: Parts) -> Method:
         threads=options.threads,
         sampling=options.sampling,
         data="; ".join(f"{key}: {value}" for key, value in sorted(parts.bench.about.items())),
-        layers="" if options.layers is None else f"{options.layers} distinct layers, used in turn",
+        layers=parts.bench.about.get("layers", ""),
     )
 
 

@@ -105,7 +105,8 @@ def test_a_refused_profile_leaves_the_old_one_and_keeps_its_cells(fakes: Fakes, 
     code, output = _run(out)
     assert code == REFUSED
     assert "refused: fit.verify" in output
-    assert "no profile was written" in output
+    assert "was not written" in output
+    assert load_profile(out.with_suffix(".refused.json")).cells
     assert out.read_text() == "old"
     assert len(session.journal_path(out).read_text().splitlines()) > 50
 
@@ -285,3 +286,20 @@ def test_the_command_joins_another_command_line_under_its_name(fakes: Fakes, tmp
     result = RUNNER.invoke(parent, [*arguments, "--out", str(tmp_path / "p.json")])
     assert result.exit_code == OK, result.output
     assert load_profile(tmp_path / "p.json").drafters == {}
+
+
+def test_a_model_that_fits_keeps_all_its_layers_and_a_larger_one_those_that_fit() -> None:
+    """Llama-3.1-8B in bfloat16: 16.1 GB of weights, of which 0.44 GB in each of 32 layers."""
+    options = Options("x", PRESETS["llama-3.1-8b"], PRESETS["llama-3.1-8b"].drafters, "cuda", "bfloat16", 1)
+    assert session.layers_that_fit(options.spec, "bfloat16", 80e9) is None
+    layer = 2 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336)
+    outside = 2 * (2 * 128256 * 4096 + 424_689_664)
+    expected = int((0.6 * 24e9 - outside) / layer)
+    assert session.layers_that_fit(options.spec, "bfloat16", 24e9) == pytest.approx(expected, abs=1)
+
+
+def test_fp8_halves_weights_and_keeps_the_cache() -> None:
+    shape = PRESETS["qwen3-8b"].shape
+    small, full = (session.work_of(shape, dtype) for dtype in ("fp8", "bfloat16"))
+    assert small.weight_bytes == full.weight_bytes / 2
+    assert small.kv_bytes_per_token == full.kv_bytes_per_token == 144 * 1024
