@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calibrate.configs import QWEN35_08B, Config, dflash_head, eagle3_head, from_config, mtp_head
+from calibrate.configs import (
+    LLAMA31_8B,
+    LLAMA31_8B_EAGLE3,
+    QWEN35_08B,
+    Config,
+    dflash_head,
+    eagle3_head,
+    from_config,
+    mtp_head,
+)
 from calibrate.profile import DrafterKind
 from calibrate.shapes import Shape
 
@@ -34,7 +43,6 @@ def _llama(hidden: int, layers: int, heads: int, kv: int, inter: int, vocab: int
     }
 
 
-LLAMA_31_8B = _llama(4096, 32, 32, 8, 14336, 128256)
 QWEN3_8B = _llama(4096, 36, 32, 8, 12288, 151936, model_type="qwen3", head_dim=128)
 QWEN3_30B_A3B = _llama(
     2048,
@@ -61,7 +69,6 @@ QWEN35_27B: Config = {
     "mtp_num_hidden_layers": 1,
     "tie_word_embeddings": False,
 }
-EAGLE3_LLAMA_8B = _llama(4096, 1, 32, 8, 14336, 128256, draft_vocab_size=32000)
 EAGLE3_QWEN3_8B = _llama(4096, 1, 32, 8, 12288, 151936, head_dim=128, draft_vocab_size=32000)
 EAGLE3_QWEN3_30B = _llama(2048, 1, 32, 4, 12288, 151936, head_dim=128, draft_vocab_size=32000)
 DFLASH_QWEN3_8B = _llama(
@@ -149,7 +156,7 @@ PRESETS: Mapping[str, Preset] = {
         },
     ),
     "llama-3.1-8b": Preset(
-        "Llama-3.1-8B", LLAMA_31_8B, {"eagle3": Draft("eagle", EAGLE3_LLAMA_8B, eagle3_head)}
+        "Llama-3.1-8B", LLAMA31_8B, {"eagle3": Draft("eagle", LLAMA31_8B_EAGLE3, eagle3_head)}
     ),
     "qwen3-30b-a3b": Preset(
         "Qwen3-30B-A3B", QWEN3_30B_A3B, {"eagle3": Draft("eagle", EAGLE3_QWEN3_30B, eagle3_head)}

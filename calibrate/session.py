@@ -188,7 +188,7 @@ def work_of(shape: Shape, dtype: str) -> ModelWork:
 
 
 def layers_that_fit(spec: BenchSpec, dtype: str, memory_bytes: float) -> int | None:
-    """How many distinct layers of the target leave ``WEIGHT_SHARE`` of the memory to weights; None for all."""
+    """Distinct layers of the target that leave room for the rest (``WEIGHT_SHARE``); None for all of them."""
     bytes_each, target = DTYPE_BYTES[dtype], spec.target
     outside = target.head.parameters + target.embedding
     outside += sum(shape.parameters for _, shape in spec.drafters.values())

@@ -174,14 +174,6 @@ def scenarios(
 
 
 @app.command()
-def profiles() -> None:
-    """List the hardware profiles that ship with leadline, with their drafters."""
-    from sim.scenario.catalogue import described
-
-    _lines(described("profile"))
-
-
-@app.command()
 def policies() -> None:
     """List the depth policies."""
     from sim.policies.custom import CustomConfig

@@ -89,7 +89,7 @@ def _unstable(cell: Cell) -> str:
         for policy in cell.policies
         if policy.unstable_seeds and not policy.unstable
     ]
-    return "; ".join(filter(None, [text, f"unstable: {_list(partly)}" if partly else ""]))
+    return ". ".join(filter(None, [text, f"Unstable {_list(partly)}" if partly else ""]))
 
 
 def _bounds(cell: Cell, comparison: Comparison) -> str:

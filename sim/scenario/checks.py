@@ -58,7 +58,7 @@ def named_profiles(scenario: Scenario) -> list[tuple[KeyPath, str]]:
 
 def _profiles(scenario: Scenario, files: Files) -> Findings:
     if scenario.profile is None and not scenario.profiles:
-        hint = "a name that `leadline profiles` lists, or a path"
+        hint = "a name that `leadline profile list` lists, or a path"
         yield Finding((), f"is missing; add it: {hint}", True, ("profile",))
     if scenario.profile is not None and scenario.profiles:
         yield Finding(("profiles",), "stands beside profile; give one of them", True)

@@ -94,7 +94,6 @@ def test_the_schema_is_json() -> None:
 
 def test_lists_name_what_there_is(tmp_path: Path) -> None:
     assert "own-policy" in leadline("scenarios").stdout
-    assert "qwen3.5-27b-h200" in leadline("profiles").stdout
     assert [line.split()[0] for line in leadline("policies").stdout.splitlines()][:2] == ["off", "static"]
     assert (
         leadline("scenarios", "--copy", "own-policy", tmp_path).stdout

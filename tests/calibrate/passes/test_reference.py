@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def rms(x: Tensor) -> Tensor:
-    return x / (x.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt()
+    scaled: Tensor = x / (x.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt()
+    return scaled
 
 
 def turned(x: Tensor, position: int) -> Tensor:
@@ -32,7 +33,8 @@ def turned(x: Tensor, position: int) -> Tensor:
     half = x.shape[-1] // 2
     angle = position * 1e6 ** (-torch.arange(half) / half)
     z = torch.complex(x[..., :half], x[..., half:]) * torch.polar(torch.ones(half), angle)
-    return torch.cat((z.real, z.imag), -1)
+    halves: Tensor = torch.cat((z.real, z.imag), -1)
+    return halves
 
 
 def layer_by_hand(layer: Layer, hidden: Tensor) -> Tensor:
@@ -40,7 +42,7 @@ def layer_by_hand(layer: Layer, hidden: Tensor) -> Tensor:
     attention = layer.attention
     assert attention is not None
     assert isinstance(layer.feed, SwiGlu)
-    q, k, v = attention.products[0](rms(hidden)).split([64, 32, 32], -1)
+    q, k, v = torch.split(attention.products[0](rms(hidden)), [64, 32, 32], -1)
     mixed = torch.zeros(len(hidden), 64)
     for t in range(len(hidden)):
         for head in range(4):
