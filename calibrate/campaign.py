@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from calibrate.cells import Cell, Execution, Measured, PassName
@@ -28,6 +28,9 @@ Predictor = Callable[[Cell], float | None]
 Refit = Callable[[Sequence[Measured]], Predictor]
 MISS = 0.05
 """Cells that the fit misses by more are measured again, with new cells on both sides."""
+
+ANCHOR_WINDOWS = 24
+"""The fewest windows of an anchor."""
 
 WATCHED: tuple[PassName, ...] = ("verify", "prefill", "mixed")
 """The passes whose misses call for more cells: the target's, which decide a step's time."""
@@ -175,7 +178,8 @@ class Campaign:
         finished = self._finish(slot, number, cell)
         self.journal.add(finished)
         self._known[finished.key] = finished
-        self._took[cell] = self.now() - began
+        if slot in ("grid", "adaptive"):
+            self._took[cell] = self.now() - began
 
     def _needed(self, cell: Cell) -> float:
         """Seconds to keep for this cell (as long as before, or as the longest) and for the last anchors."""
@@ -188,7 +192,7 @@ class Campaign:
     def _finish(self, slot: Slot, number: int, cell: Cell) -> Finished:
         flags = self.bench.flags + (() if slot in ("grid", "adaptive") else ("anchor",))
         try:
-            samples = self._time(cell)
+            samples = self._time(cell, self._limits(slot))
         except (OutOfMemory, Unsupported, CaptureError, MemoryError) as error:
             reason = str(error) or "out of memory"
             self.watch(Step(len(self._known), self._planned, f"skipped {describe(cell)}: {reason}"))
@@ -197,12 +201,18 @@ class Campaign:
         other = {pass_.pass_: each.other_us for pass_, each in samples.items() if each.other_us}
         return Finished(slot=slot, number=number, cell=cell, measured=measured, other_us=other)
 
-    def _time(self, cell: Cell) -> dict[Cell, Samples]:
+    def _limits(self, slot: Slot) -> Limits:
+        """Anchors take longer: a passing disturbance must not look like drift."""
+        if slot in ("grid", "adaptive"):
+            return self.limits
+        return replace(self.limits, fewest=ANCHOR_WINDOWS)
+
+    def _time(self, cell: Cell, limits: Limits) -> dict[Cell, Samples]:
         """The samples of every pass of a cell."""
         timer = self.timers[cell.execution]
         if cell.pass_ != "round":
-            return {cell: timer.measure(self.bench.prepare(cell), self.limits)}
-        passes = timer.measure_round(self.bench.prepare_round(cell), self.limits)
+            return {cell: timer.measure(self.bench.prepare(cell), limits)}
+        passes = timer.measure_round(self.bench.prepare_round(cell), limits)
         return {pass_cell(cell, name): samples for name, samples in passes.items()}
 
 

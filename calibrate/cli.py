@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -132,7 +133,7 @@ def _calibrate(options: Options, path: Path, budget_s: float, resume: bool, bega
     parts = session.build_parts(options)
     journal = Journal(session.journal_path(path), options.about(parts.device.name))
     journal.open(resume)
-    with _progress() as watch:
+    with _interruptible(), _progress() as watch:
         left = budget_s - (time.monotonic() - began)
         outcome = session.run_campaign(options, parts, journal, left, watch)
     _say(outcome, journal.path)
@@ -178,6 +179,18 @@ def _write(profile: Profile, path: Path, journal: Path) -> bool:
     aside.unlink(missing_ok=True)
     typer.echo(str(path))
     return False
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C and a polite kill end the campaign alike, also where a script started it in the background."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(each, signal.default_int_handler) for each in signals]
+    try:
+        yield
+    finally:
+        for each, handler in zip(signals, before, strict=True):
+            signal.signal(each, handler)
 
 
 @contextmanager

@@ -231,12 +231,11 @@ def _further(plan: Plan, rows: Sequence[tuple[int, int]], drafter: str, deepest:
 
 
 def _anchors(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Three cells: the smallest, a middling and a large one, of what is measured at the base context."""
-    base = sorted(
-        (c for c in cells if c.pass_ == "round" and c.context == cells[0].context and c.execution != "eager"),
-        key=lambda c: (c.tokens, c.sequences),
-    )
-    picked = (base[0], base[len(base) // 2], base[(3 * len(base)) // 4])
+    """At the base context: the smallest round, a middling and a large one (with drafts, if there are any)."""
+    rounds = [c for c in cells if c.pass_ == "round" and c.execution != "eager"]
+    base = sorted((c for c in rounds if c.context == cells[0].context), key=lambda c: (c.tokens, c.sequences))
+    drafted = [c for c in base if c.width > 1] or base
+    picked = (base[0], drafted[len(drafted) // 2], drafted[3 * len(drafted) // 4])
     return tuple(dict.fromkeys(picked))
 
 

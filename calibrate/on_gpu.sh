@@ -36,7 +36,7 @@ measure() {
         return
     fi
     echo "== $model on $gpu, $share s" | tee -a "$out/log.txt"
-    timeout --signal=INT --kill-after=60 $((share + 30)) "$python" -m calibrate.cli --device cuda \
+    timeout --signal=TERM --kill-after=60 $((share + 30)) "$python" -m calibrate.cli --device cuda \
         --model "$model" --budget "$((share - 20))s" $quick --resume --out "$out/$model-$gpu.json" 2>&1 |
         tee -a "$out/log.txt"
     echo "$model: exit code ${PIPESTATUS[0]}" | tee -a "$out/log.txt"

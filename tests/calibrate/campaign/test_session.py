@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -111,16 +113,21 @@ def test_a_refused_profile_leaves_the_old_one_and_keeps_its_cells(fakes: Fakes, 
     assert len(session.journal_path(out).read_text().splitlines()) > 50
 
 
-def test_ctrl_c_writes_what_there_is_and_resume_goes_on(fakes: Fakes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_writes_what_there_is_and_resume_goes_on(
+    fakes: Fakes, tmp_path: Path, sent: signal.Signals
+) -> None:
     def fails(cell: Cell) -> None:
         if len(fakes.bench.prepared) == 40:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), sent)
 
+    before = signal.getsignal(sent)
     fakes.bench.fails = fails
     out = tmp_path / "p.json"
     code, output = _run(out)
     assert code == INTERRUPTED, output
     assert "interrupted" in load_profile(out).notes
+    assert signal.getsignal(sent) is before
     fakes.bench.fails = lambda cell: None
     prepared = len(fakes.bench.prepared)
     code, output = _run(out, "--resume")
