@@ -126,7 +126,8 @@ def run_scenario(
             if seed == seeds[-1]:
                 compared.append(_compared(cell, runs))
                 on_cell(_comparison(scenario, cells, compared[-1:]))
-    return Results(scenario, _comparison(scenario, cells, compared), runs, _warnings(runs))
+    warnings = (*_sampling_warnings(cells), *_warnings(runs))
+    return Results(scenario, _comparison(scenario, cells, compared), runs, warnings)
 
 
 def measured(scenario: Scenario, group: list[Made]) -> list[Finished]:
@@ -214,7 +215,7 @@ def make_run(scenario: Scenario, policy: PolicyConfig, seed: int) -> tuple[RunRe
 
 def prepare(scenario: Scenario, policy: PolicyConfig, seed: int) -> Setup:
     """Everything one run needs; raises what is wrong with any file that the scenario names."""
-    profile = _profile(scenario.profile_path)
+    profile = _profile(scenario.profile_path).in_mode(scenario.profile_mode)
     drafter = None if policy.policy == "off" else scenario.drafter_of(profile)
     depth = scenario.max_depth(drafter, policy)
     return Setup(
@@ -291,6 +292,18 @@ def _about_profile(profile: Profile) -> dict[str, Any]:
         "command": profile.command,
         "error": error,
     }
+
+
+def _sampling_warnings(cells: tuple[Cell, ...]) -> tuple[str, ...]:
+    """Profiles that were measured with another way of sampling than the scenario states."""
+    stated = dict.fromkeys((cell.scenario.profile_path, cell.scenario.engine.sampling) for cell in cells)
+    pairs = ((_profile(path), sampling) for path, sampling in stated if sampling is not None)
+    return tuple(
+        f"{profile.name} was measured with {profile.sampling} sampling and the scenario states {sampling}; "
+        "acceptance and drafting take other times then"
+        for profile, sampling in pairs
+        if sampling != profile.sampling
+    )
 
 
 def _warnings(runs: dict[tuple[str, str, int], Finished]) -> tuple[str, ...]:

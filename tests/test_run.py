@@ -240,3 +240,12 @@ def test_no_policy_learns_when_an_answer_will_end(tmp_path: Path) -> None:
     scenario = load_scenario(tmp_path / "spy.yaml")
     assert scenario.engine.max_model_len == 131072
     make_run(scenario, scenario.policies[0], 0)
+
+
+def test_another_way_of_sampling_is_warned_of(tmp_path: Path) -> None:
+    """The shipped profiles are greedy: a scenario at T=1 says so."""
+    for sampling, warned in (("greedy", False), ("T=1", True)):
+        text = SMALL.split("sweep:", maxsplit=1)[0] + f"engine: {{sampling: {sampling}}}\nrun: {{seeds: 1}}\n"
+        (tmp_path / "s.yaml").write_text(text)
+        results = run_scenario(load_scenario(tmp_path / "s.yaml"))
+        assert any("sampling" in warning for warning in results.warnings) is warned

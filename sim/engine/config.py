@@ -81,6 +81,9 @@ class EngineConfig(Config):
     long_prefill_token_threshold: int = Field(
         default=0, ge=0, description="largest prefill chunk; 0: no limit"
     )
+    sampling: Literal["greedy", "T=1"] | None = Field(
+        default=None, description="how tokens are sampled; a profile measured otherwise is warned of"
+    )
     step_overhead: DurationNs = Field(default=0, description="extra host time of every step")
     draft_at_depth_zero: bool | None = None
     draft_pass_over: Literal["scheduled", "emitted"] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr
 
@@ -44,6 +44,10 @@ class Scenario(Config):
     profile: str | None = Field(default=None, description="shipped profile, or a path relative to this file")
     profiles: dict[str, str] = Field(
         default_factory=dict, description="label -> profile, instead of profile, to compare hardware"
+    )
+    profile_mode: Literal["fit", "exact"] = Field(
+        default="fit",
+        description="measured profiles: the fitted curves, or those through the measured points",
     )
     drafter: str | None = Field(default=None, description="name of one of the profile's drafters")
     acceptance: AcceptanceConfig | None = Field(default=None, description="which drafts survive verification")
