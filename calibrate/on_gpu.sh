@@ -45,7 +45,7 @@ measure() {
 compare() {
     local model=$1 measured="$out/$1-$gpu.json" composed="scenarios/profiles/$1-${gpu%%-*}.json"
     if [[ -f $measured && -f $composed ]]; then
-        "$python" -m calibrate.profile_cli diff "$composed" "$measured" >"$out/$model-composed-measured.txt" 2>&1
+        "$python" -c "from calibrate.profile_cli import app; app()" diff "$composed" "$measured" >"$out/$model-composed-measured.txt" 2>&1
         cat "$out/$model-composed-measured.txt"
     fi
 }
