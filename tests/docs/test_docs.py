@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs import architecture
+from tests.docs import architecture, crossover
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -39,3 +39,8 @@ def test_the_readme_shows_what_its_first_command_prints() -> None:
 
 def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def test_the_crossover_table_is_the_measured_profile() -> None:
+    """The page's numbers come from the shipped cells and their fit."""
+    assert crossover.PAGE.read_text(encoding="utf-8") == crossover.page()
