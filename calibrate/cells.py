@@ -11,7 +11,16 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 PassName = Literal[
-    "verify", "draft_first", "draft_next", "draft_block", "accept", "prefill", "mixed", "round", "host", "collective"
+    "verify",
+    "draft_first",
+    "draft_next",
+    "draft_block",
+    "accept",
+    "prefill",
+    "mixed",
+    "round",
+    "host",
+    "collective",
 ]
 Execution = Literal["cuda_graph", "eager", "cpu"]
 

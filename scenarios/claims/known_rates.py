@@ -29,7 +29,7 @@ class KnownRates(PolicyDefaults):
         """One depth per sequence."""
         if batch.sequences == 0 or batch.max_depth == 0:
             return 0
-        survival = self.rates[batch.class_id][:, None] ** np.arange(1, batch.max_depth + 1)
+        survival: Float = self.rates[batch.class_id][:, None] ** np.arange(1.0, batch.max_depth + 1)
         return best_depths(batch, survival)
 
 

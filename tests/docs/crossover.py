@@ -38,7 +38,7 @@ def table() -> str:
     """Measured and fitted milliseconds of 1 x n and n x 1, and what parts them."""
     profile = load_profile(ROOT / "scenarios" / "profiles" / f"{NAME}.json")
     lines = [
-        "| tokens n | depth 1 x n: measured, fit | breadth n x 1: measured, fit | breadth - depth: measured, fit |",
+        "| n tokens | depth 1 x n: measured, fit | breadth n x 1: measured, fit | difference: both |",
         "|---|---|---|---|",
     ]
     for n in (1, 2, 4, 8, 16, 32, 64, 128):
@@ -48,8 +48,9 @@ def table() -> str:
     report = profile.fit["verify"]
     lines += [
         "",
-        f"Held out one by one: {report.leave_one_out}; by batch size: {report.leave_sequences_out}; by context: "
-        f"{report.leave_context_out}. Split-half noise: {report.noise}. Drift: {report.drift_percent:.1f} %. "
+        f"Held out one by one: {report.leave_one_out}; by batch size: {report.leave_sequences_out}; "
+        f"by context: {report.leave_context_out}. Split-half noise: {report.noise}. "
+        f"Drift: {report.drift_percent:.1f} %. "
         f"Whole rounds against the sum of their parts: {profile.fit['round'].in_sample}.",
     ]
     return "\n".join(lines)
