@@ -10,7 +10,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from calibrate.cells import Cell, Execution, Measured, PassName
@@ -19,6 +21,7 @@ from calibrate.journal import Finished, Journal, Key, Slot
 from calibrate.passes.contract import Bench, OutOfMemory, Unsupported
 from calibrate.timing.cuda_timer import CaptureError
 from calibrate.timing.drift import drift
+from calibrate.timing.peers import ALONE, PeerLost, Peers, led, together
 from calibrate.timing.samples import Limits, Samples
 from calibrate.timing.timer import Timer
 
@@ -31,6 +34,9 @@ MISS = 0.05
 
 ANCHOR_WINDOWS = 24
 """The fewest windows of an anchor."""
+
+FAILURES = (OutOfMemory, Unsupported, CaptureError, MemoryError)
+"""What skips one cell and leaves the bench usable."""
 
 WATCHED: tuple[PassName, ...] = ("verify", "prefill", "mixed")
 """The passes whose misses call for more cells: the target's, which decide a step's time."""
@@ -84,7 +90,7 @@ class Campaign:
 
     ``timers`` has one timer per regime of the grid. ``deadline`` is on the clock ``now``; the last
     anchors are measured within it. ``passes`` is how often the grid is gone through, each time in
-    another order drawn from ``seed``.
+    another order drawn from ``seed``. Other ranks measure every cell, too (``follow``).
     """
 
     bench: Bench
@@ -97,6 +103,7 @@ class Campaign:
     passes: int = 2
     now: Callable[[], float] = time.monotonic
     watch: Callable[[Step], None] = lambda step: None
+    peers: Peers = ALONE
 
     def __post_init__(self) -> None:
         self._known: dict[Key, Finished] = {each.key: each for each in self.journal.finished}
@@ -118,6 +125,8 @@ class Campaign:
             self._anchors("last")
         except KeyboardInterrupt:
             stopped = "interrupted"
+        else:
+            self.peers.share(None)
         return Outcome(tuple(self.journal.finished), stopped)
 
     def order(self) -> Iterator[tuple[int, Cell]]:
@@ -193,7 +202,7 @@ class Campaign:
         flags = self.bench.flags + (() if slot in ("grid", "adaptive") else ("anchor",))
         try:
             samples = self._time(cell, self._limits(slot))
-        except (OutOfMemory, Unsupported, CaptureError, MemoryError) as error:
+        except FAILURES as error:
             reason = str(error) or "out of memory"
             self.watch(Step(len(self._known), self._planned, f"skipped {describe(cell)}: {reason}"))
             return Finished(slot=slot, number=number, cell=cell, skipped=reason)
@@ -208,12 +217,30 @@ class Campaign:
         return replace(self.limits, fewest=ANCHOR_WINDOWS)
 
     def _time(self, cell: Cell, limits: Limits) -> dict[Cell, Samples]:
-        """The samples of every pass of a cell."""
-        timer = self.timers[cell.execution]
-        if cell.pass_ != "round":
-            return {cell: timer.measure(self.bench.prepare(cell), limits)}
-        passes = timer.measure_round(self.bench.prepare_round(cell), limits)
-        return {pass_cell(cell, name): samples for name, samples in passes.items()}
+        self.peers.share((cell, limits))
+        return time_cell(self.bench, self.timers[cell.execution], self.peers, cell, limits)
+
+
+def time_cell(bench: Bench, timer: Timer, peers: Peers, cell: Cell, limits: Limits) -> dict[Cell, Samples]:
+    """The samples of every pass of a cell; fails on all ranks where one cannot prepare it."""
+    if cell.pass_ != "round":
+        return {cell: timer.measure(together(peers, partial(bench.prepare, cell)), limits)}
+    passes = timer.measure_round(together(peers, partial(bench.prepare_round, cell)), limits)
+    return {pass_cell(cell, name): samples for name, samples in passes.items()}
+
+
+def follow(bench: Bench, timers: Mapping[Execution, Timer], peers: Peers) -> None:
+    """Another rank's part of a campaign: every cell that the first one takes up, and nothing kept.
+
+    Raises ``PeerLost`` when the first rank ended before it said so.
+    """
+    work: tuple[Cell, Limits] | None
+    try:
+        while (work := led(peers, None)) is not None:
+            with suppress(*FAILURES):
+                time_cell(bench, timers[work[0].execution], peers, *work)
+    except RuntimeError as error:
+        raise PeerLost(f"rank {peers.rank} stopped: {str(error).splitlines()[0]}") from error
 
 
 def describe(cell: Cell) -> str:

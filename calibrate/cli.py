@@ -6,6 +6,7 @@ interrupted (what was measured is written).
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -14,14 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from calibrate.campaign import Outcome, Step
     from calibrate.profile import Profile
-    from calibrate.session import Options
+    from calibrate.session import Options, Parts
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -101,6 +102,7 @@ def _options(
         sampling="T=1" if _one_of("--sampling", sampling, ("greedy", "T=1")) == "T=1" else "greedy",
         layers=layers,
         command=f"leadline calibrate {shlex.join(_given())}".strip(),
+        ranks=int(os.environ.get("WORLD_SIZE", "1")),
     )
 
 
@@ -131,9 +133,12 @@ def _calibrate(options: Options, path: Path, budget_s: float, resume: bool, bega
     from calibrate.journal import Journal
 
     parts = session.build_parts(options)
+    if parts.peers.rank > 0:
+        _follow(parts)
+        return
     journal = Journal(session.journal_path(path), options.about(parts.device.name))
     journal.open(resume)
-    with _interruptible(), _progress() as watch:
+    with _interruptible(signal.default_int_handler), _progress() as watch:
         left = budget_s - (time.monotonic() - began)
         outcome = session.run_campaign(options, parts, journal, left, watch)
     _say(outcome, journal.path)
@@ -142,6 +147,14 @@ def _calibrate(options: Options, path: Path, budget_s: float, resume: bool, bega
         raise typer.Exit(INTERRUPTED)
     if refused:
         raise typer.Exit(REFUSED)
+
+
+def _follow(parts: Parts) -> None:
+    """A rank beside the first: no journal, no profile, nothing on the screen."""
+    from calibrate.campaign import follow
+
+    with _interruptible(signal.SIG_IGN):
+        follow(parts.bench, parts.timers, parts.peers)
 
 
 def _say(outcome: Outcome, journal: Path) -> None:
@@ -182,10 +195,13 @@ def _write(profile: Profile, path: Path, journal: Path) -> bool:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C and a polite kill end the campaign alike, also where a script started it in the background."""
+def _interruptible(meet: Any) -> Iterator[None]:
+    """Ctrl-C and a polite kill end the campaign alike, also where a script started it in the background.
+
+    ``meet`` handles both. Ranks that follow ignore them: the first one would wait for them in vain.
+    """
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(each, signal.default_int_handler) for each in signals]
+    before = [signal.signal(each, meet) for each in signals]
     try:
         yield
     finally:

@@ -128,6 +128,15 @@ def build_grid(plan: Plan, drafters: Sequence[str], deepest: int = DEEPEST) -> G
     return Grid(_unique(cells), _anchors(cells))
 
 
+def with_collectives(grid: Grid, plan: Plan) -> Grid:
+    """The same grid with the sums over the ranks timed alone, at every token count and chunk."""
+    rows = [{"sequences": n, "width": 1, "chunk": 0} for n in plan.tokens]
+    chunks = [{"sequences": 0, "width": 0, "chunk": n} for n in plan.chunks if n not in plan.tokens]
+    common = {"pass": "collective", "context": 0, "execution": plan.execution}
+    cells = (Cell.model_validate({**common, **each}) for each in (*rows, *chunks))
+    return replace(grid, cells=(*grid.cells, *cells))
+
+
 def splits(tokens: int, favourite: int = 4, deepest: int = DEEPEST) -> tuple[tuple[int, int], ...]:
     """Up to three ways (sequences, width) to make up ``tokens``.
 

@@ -6,6 +6,7 @@
 #   calibrate/on_gpu.sh [FOLDER]        run again to go on: finished cells are kept beside each profile
 #   PYTHON=...  MINUTES=25  QUICK=--quick  PROFILES="qwen3-8b ..."  change the defaults
 #
+# One GPU; for several, one model at a time: torchrun --nproc-per-node N -m calibrate.cli --model ...
 # Needs torch with CUDA and leadline's own dependencies. No setting of the device is changed.
 set -uo pipefail
 cd "$(dirname "$0")/.."

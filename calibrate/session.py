@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from calibrate.fit.assemble import CampaignAbout, DrafterAbout, make_profile
 from calibrate.fit.cells import FORWARD, UNUSABLE
 from calibrate.fit.passes import fit_pass
 from calibrate.fit.report import Machine, Method
-from calibrate.grid import CPU, GPU, Grid, build_grid, quick, small
+from calibrate.grid import CPU, GPU, Grid, build_grid, quick, small, with_collectives
 from calibrate.journal import Journal
 from calibrate.passes.contract import Bench, BenchSpec, Sampling
 from calibrate.presets import Draft, Preset
@@ -32,6 +31,7 @@ from calibrate.shapes import Shape
 from calibrate.timing.cpu import CpuTimer
 from calibrate.timing.cuda_timer import cuda_timers
 from calibrate.timing.nvml import REASONS
+from calibrate.timing.peers import ALONE, Peers, led, together
 from calibrate.timing.samples import Limits
 from calibrate.timing.timer import Timer
 
@@ -44,7 +44,7 @@ WEIGHT_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Options:
-    """What is calibrated, and how long."""
+    """What is calibrated, and how long; ``ranks`` processes share the target."""
 
     name: str
     preset: Preset
@@ -58,12 +58,15 @@ class Options:
     sampling: Sampling = "greedy"
     layers: int | None = None
     command: str = ""
+    ranks: int = 1
 
     @property
     def grid(self) -> Grid:
         """The cells of this calibration."""
         plan = GPU if self.device == "cuda" else small(CPU, self.preset.most_tokens, self.preset.most_context)
-        return build_grid(quick(plan) if self.quick else plan, list(self.drafters))
+        plan = quick(plan) if self.quick else plan
+        grid = build_grid(plan, list(self.drafters))
+        return grid if self.ranks == 1 else with_collectives(grid, plan)
 
     @property
     def spec(self) -> BenchSpec:
@@ -85,7 +88,7 @@ class Options:
             "model": self.preset.model,
             "shape": _digest(repr(self.spec)),
             "drafters": sorted(self.drafters),
-            "device": device,
+            "device": device if self.ranks == 1 else f"{self.ranks} x {device}",
             "dtype": self.dtype,
             "sampling": self.sampling,
             "threads": self.threads,
@@ -102,34 +105,36 @@ class Parts:
     timers: Mapping[Execution, Timer]
     device: Device
     machine: Machine
+    peers: Peers = ALONE
 
 
 def build_parts(options: Options) -> Parts:
-    """Models, timers and provenance on the real machine; imports torch.
-
-    One process on one device: ranks that stop at different windows would wait for each other.
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("calibrate measures one device; tensor parallel passes are timed by their own tests")
+    """Models, timers and provenance on the real machine; imports torch, joins the other ranks."""
     import torch
 
     from calibrate.passes import build_bench
+    from calibrate.passes.parallel import join_peers
     from calibrate.timing.machine import device_of, machine_of
 
     torch.set_num_threads(options.threads)
-    device = device_of(options.device, options.dtype)
-    layers = options.layers or layers_that_fit(options.spec, options.dtype, device.memory_bytes)
-    spec = replace(options.spec, layers=layers)
-    bench = build_bench(spec, options.device, options.dtype, options.seed)
-    return Parts(bench, _timers(options), device, machine_of(options.device))
+    peers = join_peers(options.device)
+    device = device_of(options.device, options.dtype).model_copy(update={"count": peers.size})
+    fit = layers_that_fit(options.spec, options.dtype, device.memory_bytes, peers.size)
+    spec = replace(options.spec, layers=options.layers or led(peers, fit))
+    bench = together(peers, lambda: build_bench(spec, options.device, options.dtype, options.seed))
+    return Parts(bench, _timers(options, peers), device, machine_of(options.device), peers)
 
 
-def _timers(options: Options) -> Mapping[Execution, Timer]:
+def _timers(options: Options, peers: Peers) -> Mapping[Execution, Timer]:
+    """Waiting for other ranks is part of a pass, so CPU time alone is for one process."""
     if options.device == "cuda":
+        import torch
+
         from calibrate.timing.cuda import TorchCuda
 
-        return cuda_timers(TorchCuda())
-    return {"cpu": CpuTimer("thread_cpu" if options.threads == 1 else "wall")}
+        return cuda_timers(TorchCuda(torch.cuda.current_device()), peers)
+    alone = options.threads == 1 and peers.size == 1
+    return {"cpu": CpuTimer("thread_cpu" if alone else "wall", peers=peers)}
 
 
 def run_campaign(
@@ -151,6 +156,7 @@ def run_campaign(
         passes=1 if options.quick else options.passes,
         now=now,
         watch=watch,
+        peers=parts.peers,
     )
     return campaign.run(None if options.quick else predictor)
 
@@ -187,13 +193,17 @@ def work_of(shape: Shape, dtype: str) -> ModelWork:
     )
 
 
-def layers_that_fit(spec: BenchSpec, dtype: str, memory_bytes: float) -> int | None:
-    """Distinct layers of the target that leave room for the rest (``WEIGHT_SHARE``); None for all of them."""
+def layers_that_fit(spec: BenchSpec, dtype: str, memory_bytes: float, ranks: int = 1) -> int | None:
+    """Distinct layers of the target that leave room for the rest (``WEIGHT_SHARE``); None for all of them.
+
+    Layers and head are divided among the ranks; the input table and drafters are whole on each.
+    """
     bytes_each, target = DTYPE_BYTES[dtype], spec.target
-    outside = target.head.parameters + target.embedding
+    table = target.embedding or (target.head.parameters if ranks > 1 else 0)
+    outside = target.head.parameters / ranks + table
     outside += sum(shape.parameters for _, shape in spec.drafters.values())
     room = WEIGHT_SHARE * memory_bytes / bytes_each - outside
-    layer = (target.parameters - target.head.parameters - target.embedding) / target.layers
+    layer = (target.parameters - target.head.parameters - target.embedding) / target.layers / ranks
     fit = int(room / layer)
     return None if fit >= target.layers else max(fit, 1)
 
@@ -243,6 +253,7 @@ def _notes(outcome: Outcome, parts: Parts) -> str:
     notes = [f"Skipped: {why}." for why in dict.fromkeys(each.skipped for each in outcome.skipped)]
     if outcome.stopped != "finished":
         notes.append(f"Stopped before the end of the grid ({outcome.stopped}).")
+    notes += _collectives(outcome.measured)
     ratios = [
         median(each.other_us[m.cell.pass_]) / m.median_us
         for each in outcome.finished
@@ -253,6 +264,16 @@ def _notes(outcome: Outcome, parts: Parts) -> str:
         other = "Wall time" if parts.timers["cpu"].clock == "thread_cpu" else "CPU time"
         notes.append(f"{other} of the same windows: {median(ratios):.3f} times the samples (median).")
     return " ".join(notes)
+
+
+def _collectives(measured: Sequence[Measured]) -> list[str]:
+    """What the sums over the ranks take alone: no term of their own, as every target pass contains them."""
+    us: dict[int, list[float]] = {}
+    for m in measured:
+        if m.cell.pass_ == "collective":
+            us.setdefault(m.cell.tokens, []).append(m.median_us)
+    listed = ", ".join(f"{tokens} tokens {median(us[tokens]):.4g} us" for tokens in sorted(us))
+    return [f"Sums over the ranks alone (verify contains them): {listed}."] if us else []
 
 
 def journal_path(out: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from calibrate.passes.contract import BenchSpec, OutOfMemory, Run, Unsupported
 from calibrate.passes.drafters import AnyDrafter, BlockDrafter, build_drafter
 from calibrate.passes.linear import choose_linear
 from calibrate.passes.model import Decoder
-from calibrate.passes.parallel import World, join_world, share
+from calibrate.passes.parallel import World, join_world, place_of, share
 from calibrate.passes.rounds import Round, prefill_run
 from calibrate.passes.weights import Weights
 
@@ -55,7 +54,7 @@ class TransformerBench:
         name = ALIASES.get(dtype, dtype)
         if name not in DTYPES:
             raise Unsupported(f"dtype {dtype!r}: is not one of {', '.join(DTYPES)}")
-        place = _place(device)
+        place = place_of(device)
         world = join_world(place)
         linear, kernel = choose_linear(place, DTYPES[name], name == "fp8")
         weights = Weights(place, DTYPES[name], seed, kernel)
@@ -81,11 +80,12 @@ class TransformerBench:
         return self._prepared(cell, self._round)
 
     def _prepared(self, cell: Cell, make: Callable[[Cell], Passes]) -> Passes:
-        """Make the passes and run them once; whatever runs out of memory becomes ``OutOfMemory``."""
+        """Make the passes and run them once, without other ranks; lack of memory is ``OutOfMemory``."""
         try:
             with torch.inference_mode():
                 passes = make(cell)
-            _run_all(passes)
+            with self.world.rehearsal():
+                _run_all(passes)
             return passes
         except (MemoryError, RuntimeError) as error:
             if not _is_memory(error):
@@ -152,11 +152,12 @@ class TransformerBench:
         """All sums over the ranks of one target pass, and nothing else."""
         if self.world.size == 1:
             raise Unsupported("collective: one process has nothing to sum; start with torchrun")
-        x = self.weights.random(cell.tokens, self.spec.target.head.k)
+        # Zeros stay what they are, however often they are summed.
+        x = self.weights.random(cell.tokens, self.spec.target.head.k).zero_()
 
         def run() -> None:
             for _ in range(2 * self.spec.target.layers):
-                self.world.sum(x).div_(self.world.size)
+                self.world.sum(x)
 
         return run
 
@@ -174,16 +175,6 @@ def _quiet(work: Run) -> Run:
 def _run_all(passes: Passes) -> None:
     for _, run in passes:
         run()
-
-
-def _place(device: str) -> torch.device:
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise Unsupported(f"device {device}: this torch ({torch.__version__}) sees no CUDA device")
-    if device != "cuda":
-        return torch.device(device)
-    place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    torch.cuda.set_device(place)
-    return place
 
 
 def _is_memory(error: Exception) -> bool:

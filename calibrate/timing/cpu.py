@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from calibrate.cells import Execution, PassName
+from calibrate.timing.peers import ALONE, Peers
 from calibrate.timing.samples import Limits, Samples
 from calibrate.timing.timer import Reading, Run, capped, collect, column, runs_per_window, warm_up
 
@@ -29,12 +30,16 @@ class CpuTimer:
     execution: Execution = "cpu"
 
     def __init__(
-        self, clock: CpuClock = "thread_cpu", wall: Clock = time.perf_counter, cpu: Clock = time.thread_time
+        self,
+        clock: CpuClock = "thread_cpu",
+        wall: Clock = time.perf_counter,
+        cpu: Clock = time.thread_time,
+        peers: Peers = ALONE,
     ) -> None:
         self.clock: str = clock
         self._name: CpuClock = clock
         self._clocks: dict[CpuClock, Clock] = {"thread_cpu": cpu, "wall": wall}
-        self._now = wall
+        self._now, self._peers = wall, peers
         self._warm = False
 
     def measure(self, run: Run, limits: Limits) -> Samples:
@@ -47,7 +52,7 @@ class CpuTimer:
                 run()
             return {name: 1e6 * (end - start[name]) / count for name, end in self._read().items()}
 
-        readings, hit = collect(window, self._name, limits, self._now)
+        readings, hit = collect(window, self._name, limits, self._now, self._peers)
         return self._samples(readings, self._name, OTHER[self._name], hit)
 
     def measure_round(
@@ -61,7 +66,7 @@ class CpuTimer:
             return self._rounds(passes, count, occurrences)
 
         watched = f"{self._name}:round"
-        readings, hit = collect(window, watched, limits, self._now)
+        readings, hit = collect(window, watched, limits, self._now, self._peers)
         names: list[PassName] = [*occurrences, "round", "host"]
         other = OTHER[self._name]
         return {
@@ -100,7 +105,7 @@ class CpuTimer:
     def _ready(self, run: Run, limits: Limits) -> float:
         seconds = limits.settle_s if self._warm else max(limits.warmup_s, limits.settle_s)
         self._warm = True
-        return warm_up(run, _nothing, seconds, self._now)
+        return warm_up(run, _nothing, seconds, self._now, self._peers)
 
     def _samples(self, readings: Sequence[Reading], us: str, other: str, hit: bool) -> Samples:
         return Samples(us=column(readings, us), other_us=column(readings, other), flags=capped(hit))

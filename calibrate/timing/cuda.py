@@ -68,7 +68,8 @@ class TorchCuda:
                 run()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # NCCL's own thread may look at its events meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             run()
         return graph
 

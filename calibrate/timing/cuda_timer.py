@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Protocol, Self
 
 from calibrate.cells import Execution, PassName
+from calibrate.timing.peers import ALONE, Peers, together
 from calibrate.timing.samples import Limits, Samples
 from calibrate.timing.timer import Reading, Run, capped, collect, column, runs_per_window, warm_up
 
@@ -76,9 +77,9 @@ class CudaTimer:
 
     clock = "cuda_event"
 
-    def __init__(self, api: CudaApi, execution: Execution = "cuda_graph") -> None:
+    def __init__(self, api: CudaApi, execution: Execution = "cuda_graph", peers: Peers = ALONE) -> None:
         self.execution: Execution = execution
-        self._api = api
+        self._api, self._peers = api, peers
         self._warm = False
 
     def measure(self, run: Run, limits: Limits) -> Samples:
@@ -103,7 +104,7 @@ class CudaTimer:
             return {"device": 1e3 * start.elapsed_ms(end) / count, "wall": wall}
 
         before = api.clocks()
-        readings, hit = collect(window, "device", limits, api.now)
+        readings, hit = collect(window, "device", limits, api.now, self._peers)
         return _samples(readings, "device", "wall", (before, api.clocks()), hit)
 
     def measure_round(
@@ -121,7 +122,7 @@ class CudaTimer:
             return self._rounds(bodies, marks, count)
 
         before = self._api.clocks()
-        readings, hit = collect(window, "round", limits, self._api.now)
+        readings, hit = collect(window, "round", limits, self._api.now, self._peers)
         clocks = before, self._api.clocks()
         names: list[PassName] = [*dict.fromkeys(name for name, _ in bodies), "round", "host"]
         return {name: _samples(readings, name, None, clocks, hit) for name in names}
@@ -154,12 +155,14 @@ class CudaTimer:
         self._api.synchronize()
 
     def _launcher(self, run: Run) -> Run:
-        return self._api.capture(run) if self.execution == "cuda_graph" else run
+        if self.execution != "cuda_graph":
+            return run
+        return together(self._peers, lambda: self._api.capture(run))
 
     def _ready(self, body: Run, limits: Limits) -> float:
         seconds = limits.settle_s if self._warm else max(limits.warmup_s, limits.settle_s)
         self._warm = True
-        return warm_up(body, self._api.synchronize, seconds, self._api.now)
+        return warm_up(body, self._api.synchronize, seconds, self._api.now, self._peers)
 
 
 def _samples(
@@ -185,6 +188,6 @@ def _flags(reasons: Sequence[str]) -> tuple[str, ...]:
     return (*(("throttled",) if wrong else ()), *reasons)
 
 
-def cuda_timers(api: CudaApi) -> dict[Execution, CudaTimer]:
+def cuda_timers(api: CudaApi, peers: Peers = ALONE) -> dict[Execution, CudaTimer]:
     """One timer per regime: graph replays and eager launches."""
-    return {"cuda_graph": CudaTimer(api, "cuda_graph"), "eager": CudaTimer(api, "eager")}
+    return {"cuda_graph": CudaTimer(api, "cuda_graph", peers), "eager": CudaTimer(api, "eager", peers)}

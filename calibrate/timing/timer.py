@@ -7,6 +7,7 @@ from math import ceil
 from typing import Protocol
 
 from calibrate.cells import Execution, PassName
+from calibrate.timing.peers import ALONE, Peers, led
 from calibrate.timing.samples import Limits, Samples, settled
 
 Run = Callable[[], None]
@@ -43,10 +44,11 @@ class Timer(Protocol):
         ...
 
 
-def warm_up(run: Run, wait: Run, seconds: float, now: Callable[[], float]) -> float:
+def warm_up(run: Run, wait: Run, seconds: float, now: Callable[[], float], peers: Peers = ALONE) -> float:
     """Run for at least ``seconds``, in batches that double; returns seconds per run in the last one.
 
-    ``wait`` returns when everything launched has finished. One run at least is made.
+    ``wait`` returns when everything launched has finished. One run at least is made. All ranks go
+    by the first one's clock, and return the same.
     """
     began, batch = now(), 1
     while True:
@@ -55,9 +57,10 @@ def warm_up(run: Run, wait: Run, seconds: float, now: Callable[[], float]) -> fl
             run()
         wait()
         end = now()
-        if end - began >= seconds:
-            return (end - start) / batch
-        batch *= 2 if end - start < seconds / 4 else 1
+        took, done = led(peers, (end - start, end - began >= seconds))
+        if done:
+            return took / batch
+        batch *= 2 if took < seconds / 4 else 1
 
 
 def runs_per_window(each_s: float, limits: Limits) -> int:
@@ -66,16 +69,25 @@ def runs_per_window(each_s: float, limits: Limits) -> int:
 
 
 def collect(
-    window: Callable[[], Reading], watched: str, limits: Limits, now: Callable[[], float]
+    window: Callable[[], Reading],
+    watched: str,
+    limits: Limits,
+    now: Callable[[], float],
+    peers: Peers = ALONE,
 ) -> tuple[list[Reading], bool]:
-    """Take windows until the ``watched`` reading has settled; also whether the cap ended it before."""
+    """Take windows until the ``watched`` reading has settled; also whether the cap ended it before.
+
+    All ranks take as many as the first one needs.
+    """
     began = now()
     readings: list[Reading] = []
-    while not settled([reading[watched] for reading in readings], limits):
-        if len(readings) >= limits.fewest and now() - began >= limits.cap_s:
-            return readings, True
+    while True:
+        quiet = settled([reading[watched] for reading in readings], limits)
+        hit = not quiet and len(readings) >= limits.fewest and now() - began >= limits.cap_s
+        quiet, hit = led(peers, (quiet, hit))
+        if quiet or hit:
+            return readings, hit
         readings.append(window())
-    return readings, False
 
 
 def column(readings: Sequence[Reading], name: str) -> tuple[float, ...]:
