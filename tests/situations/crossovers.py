@@ -42,7 +42,8 @@ def u01() -> Case:
         """Step time from the baseline's tok/s. Depth 4 (the author's four heads). Acceptance length 1.82,
         fitted at one client alone. Two numbers that the thread does not give come from elsewhere: a
         speculative step costs 3.1 ms more on that vLLM (PR 5000) and reading the heads 0.35 ms; 38
-        % of a step's growth with the batch is device time (vLLM blog, 2024-09-05), and only that is
+        % of a step's growth with the batch is device time (vLLM blog, 2024-09-05, quoted from memory), and
+        only that is
         paid again by every verified token. They were chosen with the reported speedups in view, so
         the crossover is an explanation, not a blind prediction. The last two rows are what the same
         formula says if verified tokens pay all of the growth, or none.""",
