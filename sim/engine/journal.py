@@ -111,7 +111,7 @@ class Journal:
                 drafted=drafted,
                 accepted=int(np.add.reduce(accepted)),
                 emitted=int(np.add.reduce(emitted)),
-                depth=int(plan.verified.max()) if drafted else 0,
+                depth=int(np.maximum.reduce(plan.verified)) if drafted else 0,
                 next_depth=draft.depth,
                 draft_passes=draft.passes,
                 draft_first_tokens=draft.first_tokens,

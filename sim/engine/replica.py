@@ -137,11 +137,11 @@ class Replica:
         if plan.emitters is None:
             a[TOKENS : POINTER + 1, :n] += emitted
             if plan.tokens > n:
-                a[ROUNDS, :n] += plan.verified > 0
+                a[ROUNDS, :n] += np.minimum(plan.verified, 1)
                 a[DRAFTED, :n] += plan.verified
                 a[ACCEPTED, :n] += accepted
             going = a[TOKENS, :n] < a[END, :n]
-            return None if going.all() else np.flatnonzero(going)
+            return None if np.logical_and.reduce(going) else np.flatnonzero(going)
         at = plan.emitters
         a[COMPUTED, :n] += a[GRANTED, :n]
         a[TOKENS, at] += emitted
