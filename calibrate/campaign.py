@@ -122,7 +122,7 @@ class Campaign:
         except KeyboardInterrupt:
             return Outcome(tuple(self.journal.finished), "interrupted")
         try:
-            self._anchors("last")
+            self._anchors("last", sum(each.slot == "resumed" for each in self.journal.finished))
         except KeyboardInterrupt:
             stopped = "interrupted"
         else:

@@ -1,7 +1,7 @@
 """``leadline calibrate``: times draft and verify passes on this machine and writes a profile.
 
 Exit codes: 0 done, 2 wrong options or cells that are refused as a profile (they are kept), 130
-interrupted (what was measured is written).
+interrupted (what was measured is written, if it makes a profile).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def calibrate(
     budget: Annotated[str, typer.Option(help="Time for everything, as in 90s or 5m.")] = "5m",
     quick: Annotated[bool, typer.Option("--quick", help="About a third of the cells, once.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the cells that are there.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The profile (default: MODEL-DEVICE.json).")] = None,
+    out: Annotated[str | None, typer.Option(help="The profile (default: MODEL-DEVICE.json).")] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads; 1 is timed by CPU time.")] = 1,
     seed: Annotated[int, typer.Option(help="Of weights, data and the order of cells.")] = 0,
     sampling: Annotated[str, typer.Option(help="greedy or T=1: what accept does.")] = "greedy",
@@ -57,8 +57,9 @@ def calibrate(
     """Time draft and verify passes on this machine and write a profile."""
     began = time.monotonic()
     with _messages():
-        options = _options(model, drafter or [], device, dtype, threads, seed, quick, sampling, layers, out)
-        path = out or Path(f"{options.name}.json")
+        given = _out(out)
+        options = _options(model, drafter or [], device, dtype, threads, seed, quick, sampling, layers, given)
+        path = given or Path(f"{options.name}.json")
         _calibrate(options, path, seconds(budget), resume, began)
 
 
@@ -68,6 +69,16 @@ def seconds(text: str) -> float:
     if found is None:
         raise ValueError(f"--budget {text!r} is not a time such as 90s, 5m or 1h")
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def _out(text: str | None) -> Path | None:
+    """The file that ``--out`` names; ``ValueError`` for a directory."""
+    if text is None:
+        return None
+    path = Path(text)
+    if not path.name or text.endswith(("/", os.sep)) or path.is_dir():
+        raise ValueError(f"--out {text!r} is a directory; name the profile's file in it")
+    return path
 
 
 def _options(
@@ -83,7 +94,7 @@ def _options(
     out: Path | None,
 ) -> Options:
     from calibrate.presets import drafters_of, find_preset
-    from calibrate.session import DTYPE_BYTES, Options
+    from calibrate.session import DTYPE_BYTES, Options, profile_name
 
     preset = find_preset(model)
     on = _one_of("--device", device, ("auto", "cpu", "cuda"))
@@ -91,7 +102,7 @@ def _options(
     kind = _one_of("--dtype", dtype, ("auto", *DTYPE_BYTES))
     kind = {"cpu": "float32", "cuda": "bfloat16"}[on] if kind == "auto" else kind
     return Options(
-        name=_name(out.stem if out else f"{preset.model}-{on}"),
+        name=_name(profile_name(out) if out else f"{preset.model}-{on}"),
         preset=preset,
         drafters=drafters_of(preset, drafters),
         device=on,
@@ -130,20 +141,27 @@ def _found_device() -> str:
 
 def _calibrate(options: Options, path: Path, budget_s: float, resume: bool, began: float) -> None:
     from calibrate import session
+    from calibrate.fit.cells import FitError
     from calibrate.journal import Journal
 
     parts = session.build_parts(options)
     if parts.peers.rank > 0:
         _follow(parts)
         return
-    journal = Journal(session.journal_path(path), options.about(parts.device.name))
+    journal = Journal(session.journal_path(path), options.about(parts.device.name, parts.machine))
     journal.open(resume)
     with _interruptible(signal.default_int_handler), _progress() as watch:
         left = budget_s - (time.monotonic() - began)
         outcome = session.run_campaign(options, parts, journal, left, watch)
     _say(outcome, journal.path)
-    refused = _write(session.to_profile(options, parts, outcome), path, journal.path)
-    if outcome.stopped == "interrupted":
+    interrupted, refused = outcome.stopped == "interrupted", True
+    try:
+        refused = _write(session.to_profile(options, parts, outcome), path, journal.path)
+    except FitError as error:
+        if not interrupted:
+            raise
+        _err(str(error))
+    if interrupted:
         raise typer.Exit(INTERRUPTED)
     if refused:
         raise typer.Exit(REFUSED)
@@ -176,6 +194,7 @@ def _write(profile: Profile, path: Path, journal: Path) -> bool:
     """
     from calibrate.fit.check import check_profile
     from calibrate.profile import save_profile
+    from calibrate.session import beside
 
     for name, report in profile.fit.items():
         error = f"held out: {report.leave_one_out}" if report.leave_one_out else f"error: {report.in_sample}"
@@ -183,7 +202,7 @@ def _write(profile: Profile, path: Path, journal: Path) -> bool:
     found = check_profile(profile)
     for finding in found:
         _err(str(finding))
-    aside = path.with_suffix(".refused.json")
+    aside = beside(path, ".refused.json")
     if any(finding.level == "refused" for finding in found):
         save_profile(profile, aside)
         _err(f"refused: {path} was not written; see {aside} for what was measured, cells are in {journal}")

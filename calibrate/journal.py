@@ -1,7 +1,8 @@
 """The journal of a campaign: one JSON line per finished cell, on the disk before the next begins.
 
 The first line says what is measured; a journal of something else is refused. A line that a crash
-cut short is dropped when the journal is read again.
+cut short is dropped when the journal is read again, as is a cell that is there twice; samples that
+no campaign can have written are refused.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from math import isclose
 from pathlib import Path
-from typing import Any, Literal
+from statistics import median
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from calibrate.cells import Cell, Measured, PassName
 
 SCHEMA = "leadline.journal/1"
+Us = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Slot = Literal["grid", "first", "middle", "last", "resumed", "adaptive"]
 
 
@@ -38,8 +42,17 @@ class Finished(BaseModel):
     number: int = 0
     cell: Cell
     measured: tuple[Measured, ...] = ()
-    other_us: dict[PassName, tuple[float, ...]] = Field(default_factory=dict)
+    other_us: dict[PassName, tuple[Us, ...]] = Field(default_factory=dict)
     skipped: str = ""
+
+    @field_validator("measured")
+    @classmethod
+    def _as_a_timer_gives(cls, measured: tuple[Measured, ...]) -> tuple[Measured, ...]:
+        for each in measured:
+            wrong = _wrong(each)
+            if wrong:
+                raise ValueError(f"{each.cell.pass_}: {wrong}")
+        return measured
 
     @property
     def key(self) -> Key:
@@ -48,6 +61,18 @@ class Finished(BaseModel):
 
 
 Key = tuple[Slot, int, Cell]
+
+
+def _wrong(measured: Measured) -> str:
+    """What no timer gives, "" where there is nothing of the kind."""
+    samples, (low, high) = measured.samples_us, measured.ci_us
+    if not all(0 < us < float("inf") for us in samples):
+        return "every sample must be above 0 and finite"
+    if not isclose(measured.median_us, median(samples), rel_tol=1e-6):
+        return f"median_us is {measured.median_us:g}, that of the samples {median(samples):g}"
+    if not low <= measured.median_us <= high:
+        return f"ci_us from {low:g} to {high:g} does not enclose median_us {measured.median_us:g}"
+    return ""
 
 
 class Journal:
@@ -70,7 +95,11 @@ class Journal:
             holds = f"{self.path}: holds {max(len(lines) - 1, 0)} finished cells"
             raise JournalError(f"{holds}; add --resume to go on, or remove the file to start again")
         self._check(lines[0] if lines else "")
-        self.finished = [self._parse(line, number) for number, line in enumerate(lines[1:], start=2)]
+        read = [self._parse(line, number) for number, line in enumerate(lines[1:], start=2)]
+        first: dict[Key, Finished] = {}
+        for each in read:
+            first.setdefault(each.key, each)
+        self.finished = list(first.values())
         self.resumed = True
 
     def add(self, finished: Finished) -> None:

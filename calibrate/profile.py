@@ -242,6 +242,9 @@ class Profile(_Frozen):
     machine: Machine | None = None
     fit: dict[str, FitReport] = Field(default_factory=dict)
     cells: tuple[Measured, ...] = ()
+    refused: tuple[str, ...] = Field(
+        default=(), description="why its own check refuses it, none if it may be used"
+    )
     seal: dict[str, str] = Field(default_factory=dict)
     notes: str = ""
 

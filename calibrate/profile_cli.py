@@ -113,6 +113,8 @@ def plot(
 
     found = find_profile(profile)
     path = out or Path(f"{found.name}.svg")
+    if path.suffix.lower() != ".svg":
+        raise ProfileError(str(path), "--out", "is not an .svg file; the picture is SVG")
     try:
         write_atomically(path, draw(found, context))
     except OSError as error:

@@ -67,7 +67,7 @@ def _share(value: float, span: tuple[float, float]) -> float:
 def plot(profile: Profile, context: int | None = None) -> str:
     """The picture as SVG text; ``context`` by default what most cells were measured at."""
     at = _context(profile) if context is None else context
-    top = min(profile.max_tokens, LARGEST)
+    top = max(2, min(profile.max_tokens, LARGEST))
     dots, lines = _dots(profile, at, top), _lines(profile, at, top)
     values = [ms for line in lines for _, ms in line.points] + [dot.ms for dot in dots]
     axes = Axes((1.0, float(top)), (_below(min(values)), max(values) * 1.25))

@@ -115,6 +115,8 @@ def about(profile: Profile) -> Iterator[str]:
     else:
         yield f"error: ±{profile.error.relative:.0%}: {profile.error.basis}"
     yield f"made on {profile.created} by: {profile.command}"
+    for verdict in profile.refused:
+        yield f"refused {verdict}"
     for source in profile.sources:
         yield f"source {source.name}: {source.what}" + (f" ({source.file})" if source.file else "")
     for assumption in profile.assumptions:

@@ -81,7 +81,7 @@ class Options:
             sampling=self.sampling,
         )
 
-    def about(self, device: str) -> dict[str, Any]:
+    def about(self, device: str, machine: Machine) -> dict[str, Any]:
         """What a journal must agree on to be resumed."""
         grid = json.dumps([c.model_dump(by_alias=True) for c in self.grid.cells], sort_keys=True)
         return {
@@ -94,6 +94,8 @@ class Options:
             "threads": self.threads,
             "seed": self.seed,
             "grid": _digest(grid),
+            "torch": machine.torch,
+            "driver": machine.driver,
         }
 
 
@@ -278,7 +280,17 @@ def _collectives(measured: Sequence[Measured]) -> list[str]:
 
 def journal_path(out: Path) -> Path:
     """Where the journal of a profile lies: beside it."""
-    return out.with_suffix(".cells.jsonl")
+    return beside(out, ".cells.jsonl")
+
+
+def beside(out: Path, suffix: str) -> Path:
+    """The file next to a profile with ``suffix`` in place of ``.json``, or behind a name without that."""
+    return out.with_name(profile_name(out) + suffix)
+
+
+def profile_name(out: Path) -> str:
+    """The name of a profile's file without ``.json``; other dots belong to it (``qwen3.5-27b``)."""
+    return out.name.removesuffix(".json")
 
 
 def _digest(text: str) -> str:

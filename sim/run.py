@@ -7,7 +7,7 @@ process makes it, so results do not depend on the number of workers.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from sim.acceptance.base import AcceptanceProcess
 from sim.acceptance.build import build_process
 from sim.acceptance.config import IidAcceptance
 from sim.cost.breakdown import breakdown_ns
+from sim.cost.domain import extrapolated_share
 from sim.cost.work import step_bytes, step_flops
 from sim.engine.simulate import Setup, simulate
 from sim.errors import InputError, LeadlineError
@@ -126,7 +127,7 @@ def run_scenario(
             if seed == seeds[-1]:
                 compared.append(_compared(cell, runs))
                 on_cell(_comparison(scenario, cells, compared[-1:]))
-    warnings = (*_sampling_warnings(cells), *_warnings(runs))
+    warnings = (*_profile_warnings(cells), *_sampling_warnings(cells), *_warnings(runs))
     return Results(scenario, _comparison(scenario, cells, compared), runs, warnings)
 
 
@@ -182,18 +183,8 @@ def run_task(task: Task) -> Made:
         step_flops(steps, profile, drafter),
         step_bytes(steps, profile, drafter),
         breakdown_ns(steps, profile, drafter),
-        extrapolated_share(steps, profile),
+        extrapolated_share(steps, profile, task.cell.scenario.drafter if drafter else None),
     )
-
-
-def extrapolated_share(steps: Mapping[str, NDArray[np.int64]], profile: Profile) -> float:
-    """Share of steps beyond the last measured point of any curve of the target pass."""
-    shape = {**steps, "tokens": steps["padded_tokens"]}
-    curves = [term.curve for term in profile.target.verify if term.curve is not None]
-    beyond = [shape[curve.over] > curve.x[-1] for curve in curves]
-    if not curves:
-        beyond = [shape["tokens"] > profile.max_tokens]
-    return float(np.mean(np.any(beyond, axis=0))) if len(steps["tokens"]) else 0.0
 
 
 def make_run(scenario: Scenario, policy: PolicyConfig, seed: int) -> tuple[RunRecords, Setup]:
@@ -294,6 +285,14 @@ def _about_profile(profile: Profile) -> dict[str, Any]:
     }
 
 
+def _profile_warnings(cells: tuple[Cell, ...]) -> tuple[str, ...]:
+    """Profiles that their own calibration refused."""
+    profiles = [_profile(path) for path in dict.fromkeys(cell.scenario.profile_path for cell in cells)]
+    return tuple(
+        f"{p.name} was refused when it was measured: {reason}" for p in profiles for reason in p.refused
+    )
+
+
 def _sampling_warnings(cells: tuple[Cell, ...]) -> tuple[str, ...]:
     """Profiles that were measured with another way of sampling than the scenario states."""
     stated = dict.fromkeys((cell.scenario.profile_path, cell.scenario.engine.sampling) for cell in cells)
@@ -313,6 +312,6 @@ def _warnings(runs: dict[tuple[str, str, int], Finished]) -> tuple[str, ...]:
         return ()
     (cell, policy, _), share = max(beyond.items(), key=lambda item: item[1])
     return (
-        f"steps larger than the profile measured were extrapolated in {len(beyond)} of {len(runs)} runs "
+        f"steps beyond what the profile measured were extrapolated in {len(beyond)} of {len(runs)} runs "
         f"(most: {share:.1%} of the steps of {policy} at {cell})",
     )

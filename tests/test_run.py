@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calibrate.profile import dump_profile, load_profile
 from sim.errors import InputError
 from sim.results.store import read_run, summary
 from sim.run import make_run, run_scenario
@@ -16,6 +17,7 @@ from sim.scenario.model import Scenario
 from sim.workload.readers import READERS
 from sim.workload.traces import read_trace, write_trace
 
+SHIPPED = Path(__file__).resolve().parents[1] / "scenarios" / "profiles"
 SMALL = """
 name: small
 profile: llama-3.1-8b-h100
@@ -249,3 +251,14 @@ def test_another_way_of_sampling_is_warned_of(tmp_path: Path) -> None:
         (tmp_path / "s.yaml").write_text(text)
         results = run_scenario(load_scenario(tmp_path / "s.yaml"))
         assert any("sampling" in warning for warning in results.warnings) is warned
+
+
+def test_a_profile_that_was_refused_is_warned_of(tmp_path: Path) -> None:
+    """What its calibration found wrong with it stands beside the results."""
+    profile = load_profile(SHIPPED / "llama-3.1-8b-h100.json").model_copy(update={"refused": ("it drifted",)})
+    (tmp_path / "bad.json").write_text(dump_profile(profile))
+    text = SMALL.split("sweep:", maxsplit=1)[0].replace("llama-3.1-8b-h100", "bad.json") + "run: {seeds: 1}\n"
+    (tmp_path / "bad.yaml").write_text(text)
+    assert any(
+        "it drifted" in warning for warning in run_scenario(load_scenario(tmp_path / "bad.yaml")).warnings
+    )

@@ -10,12 +10,14 @@ import numpy as np
 
 from calibrate.cells import Cell, Execution, Measured
 from calibrate.compose.evaluate import pass_ns
-from calibrate.fit.cells import FORWARD, UNUSABLE, FitError, describe
+from calibrate.fit.cells import FORWARD, UNUSABLE, FitError, describe, shape_of
+from calibrate.fit.check import check
 from calibrate.fit.errors import drift, spread
 from calibrate.fit.passes import PassFit, fit_pass
 from calibrate.fit.report import FitReport, Machine, Method
 from calibrate.profile import (
     SCHEMA,
+    Assumption,
     Curve,
     Device,
     Drafter,
@@ -44,11 +46,15 @@ class CampaignAbout:
 
 @dataclass(frozen=True)
 class DrafterAbout:
-    """A drafter that was timed: what kind it is, its work, and the depth it was built for."""
+    """A drafter that was timed: what kind it is, its work, and the depth it was built for.
+
+    ``block_tokens`` of a parallel one is the block it drafts, 0 for the widest that was measured.
+    """
 
     kind: DrafterKind
     work: ModelWork | None = None
     max_depth: int = 16
+    block_tokens: int = 0
 
 
 Fits = dict[str, PassFit]
@@ -65,7 +71,7 @@ def make_profile(
 ) -> Profile:
     """The sealed profile of kind ``measured``; raises ``FitError`` where there is no verify cell.
 
-    Whether it may be used is for ``calibrate.fit.check`` to say, so that no measurement is lost. A
+    What ``calibrate.fit.check`` refuses it for is kept in ``refused``, so that no measurement is lost. A
     drafter without cells is left out and named in the notes. Passes are fitted in the execution
     that most verify cells ran in; what eager ones take beyond that becomes ``eager_extra``.
     """
@@ -79,7 +85,7 @@ def make_profile(
     left_out = [
         f"Drafter {name} has no measured pass and is left out." for name in known if name not in timed
     ]
-    return Profile(
+    profile = Profile(
         schema=SCHEMA,
         name=about.name,
         kind="measured",
@@ -93,12 +99,15 @@ def make_profile(
         target=target,
         drafters=parts,
         error=_stated(reports),
+        assumptions=_assumptions(parts),
         method=about.method,
         machine=about.machine,
         fit=reports,
         cells=tuple(measured),
         notes=" ".join(filter(None, [about.notes, *left_out])),
-    ).sealed()
+    )
+    refused = tuple(f"{finding.field}: {finding.message}" for finding in check(profile))
+    return profile.model_copy(update={"refused": refused}).sealed()
 
 
 def _main_execution(measured: Sequence[Measured]) -> Execution:
@@ -154,17 +163,52 @@ def _drafter(about: DrafterAbout, name: str, fits: Fits) -> Drafter:
     """A drafter of its passes; one whose further passes were not timed goes no deeper than 1."""
     parts = [part for part in ("first", "next") if f"{name}.{part}" in fits]
     single = "next" not in parts and about.kind not in ("parallel", "ngram")
+    block = _block_tokens(about, name, fits)
+    depth = min(about.max_depth, block - 1) if block > 1 else about.max_depth
     data: dict[str, Any] = {
         "kind": about.kind,
         "work": about.work,
         "exact": {part: fits[f"{name}.{part}"].terms_exact for part in parts},
-        "max_depth": 1 if single else about.max_depth,
+        "block_tokens": block,
+        "max_depth": 1 if single else depth,
     }
     return Drafter(**data, **{part: fits[f"{name}.{part}"].terms_fit for part in parts})
 
 
+def _block_tokens(about: DrafterAbout, name: str, fits: Fits) -> int:
+    """Tokens per row of a parallel drafter's block (the last token and its drafts); 0 for other kinds."""
+    if about.kind != "parallel":
+        return 0
+    return about.block_tokens or max(cell.width for cell in fits[f"{name}.first"].table.cells)
+
+
+def _assumptions(drafters: Mapping[str, Drafter]) -> tuple[Assumption, ...]:
+    """What the cells of the drafters leave open."""
+    found = [
+        Assumption(
+            what=f"drafters.{name}: block",
+            value=f"always {drafter.block_tokens} tokens per sequence; each costs as much as a fresh token",
+            why="cells have as many fresh tokens as block tokens, so the two are not told apart",
+        )
+        for name, drafter in drafters.items()
+        if drafter.block_tokens
+    ]
+    modelled = [name for name, drafter in drafters.items() if drafter.kind != "ngram"]
+    if modelled:
+        prefill = Assumption(
+            what="drafter prefill attention",
+            value="none",
+            why=f"not measured ({', '.join(modelled)}): no draft cell has a prompt chunk",
+        )
+        found.append(prefill)
+    return tuple(found)
+
+
 def _eager_extra(measured: Sequence[Measured], verify: PassFit) -> tuple[Term, ...]:
-    """What eager verify passes take beyond captured ones: medians by tokens, straight in between."""
+    """What eager verify passes take beyond captured ones: medians by tokens, straight in between.
+
+    Beyond the last one it stays as it is: launches do not grow with tokens.
+    """
     beyond: dict[int, list[float]] = {}
     for one in measured:
         if one.cell.execution == "eager" and one.cell.pass_ == "verify" and not UNUSABLE & set(one.flags):
@@ -173,7 +217,8 @@ def _eager_extra(measured: Sequence[Measured], verify: PassFit) -> tuple[Term, .
     if not beyond:
         return ()
     x = sorted(beyond)
-    curve = Curve(x=tuple(x), ns=tuple(float(f"{np.median(beyond[at]):.7g}") for at in x))
+    ns = [float(f"{np.median(beyond[at]):.7g}") for at in x]
+    curve = Curve(x=(*x, x[-1] + 1), ns=(*ns, ns[-1]))
     source = f"{sum(map(len, beyond.values()))} eager cells measured here, beyond the captured fit"
     return (Term(name="eager", mark="measured", source=source, curve=curve),)
 
@@ -218,7 +263,8 @@ def round_ns(cell: Cell, target: Target, drafter: Drafter | None) -> float:
     if drafter is None or cell.width < 2:
         return total
     further = cell.model_copy(update={"width": 1}).shape
-    return total + pass_ns(drafter.first, cell.shape) + (cell.width - 2) * pass_ns(drafter.next, further)
+    first = cell.model_copy(update={"pass_": "draft_block"}) if drafter.kind == "parallel" else cell
+    return total + pass_ns(drafter.first, shape_of(first)) + (cell.width - 2) * pass_ns(drafter.next, further)
 
 
 def _stated(reports: Mapping[str, FitReport]) -> StatedError | None:

@@ -57,6 +57,15 @@ def variables_of(name: str) -> Variables:
     return _FORWARD
 
 
+def shape_of(cell: Cell) -> dict[str, float]:
+    """The variables of a cell as the simulator counts them.
+
+    A parallel drafter's pass takes the fresh tokens of every row and a block of as many behind them.
+    """
+    block = cell.tokens if cell.pass_ == "draft_block" else 0
+    return {**cell.shape, "tokens": cell.tokens + block}
+
+
 @dataclass(frozen=True)
 class Table:
     """Distinct cells of one pass: ``count`` and ``ns`` per cell, ``columns[cell, variable]``."""
@@ -90,7 +99,7 @@ def table_of(measured: Sequence[Measured]) -> Table:
         pooled.setdefault(one.cell, []).extend(_checked(one))
     cells = tuple(pooled)
     variables = variables_of(cells[0].pass_)
-    shapes = [cell.shape for cell in cells]
+    shapes = [shape_of(cell) for cell in cells]
     return Table(
         variables=variables,
         cells=cells,

@@ -8,7 +8,9 @@ from typing import Final, Literal
 
 from calibrate.cells import Cell
 from calibrate.compose.evaluate import pass_ns
+from calibrate.fit.cells import UNUSABLE
 from calibrate.fit.report import FitReport, Spread
+from calibrate.grid import DEEPEST
 from calibrate.profile import Profile
 
 WORST_P90: Final = 15.0
@@ -107,16 +109,26 @@ def _drift(profile: Profile) -> Iterator[Finding]:
 
 
 def _flat(profile: Profile) -> Iterator[Finding]:
-    """A verify pass that costs the same at every depth would make any policy draft without bound."""
+    """A verify pass that costs the same at every depth would make any policy draft without bound.
+
+    Told by the largest decode step that was measured at a width that rounds have.
+    """
     report = profile.fit.get("verify")
     if report is None:
         return
-    depth = int(report.domain["width"].highest) - 1
-    sequences = profile.max_tokens // (depth + 1)
-    if depth < 1 or sequences < 1:
-        yield _warning("target.verify", "no cell is wider than one token: the cost of depth was not measured")
+    deep_cells = [
+        (cell.tokens, cell.width)
+        for cell in (one.cell for one in profile.cells if not UNUSABLE & set(one.flags))
+        if cell.pass_ == "verify" and 1 < cell.width <= DEEPEST and cell.sequences
+    ]
+    tokens, wide = max(deep_cells, default=(0, 1))
+    sequences, depth = tokens // wide, wide - 1
+    if not deep_cells:
+        yield _warning(
+            "target.verify", f"no cell is 2 to {DEEPEST} tokens wide: the cost of depth was not measured"
+        )
         return
-    deep, plain = (_verify_ns(profile, report, sequences, width) for width in (depth + 1, 1))
+    deep, plain = (_verify_ns(profile, report, sequences, width) for width in (wide, 1))
     noise = report.noise or UNKNOWN_NOISE
     if deep <= plain * (1 + noise.p90 / 100):
         yield _refused(

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from calibrate.cells import Measured
-from calibrate.fit.cells import FORWARD, Floats, Table, describe, table_of
+from calibrate.fit.cells import FORWARD, Floats, Table, describe, shape_of, table_of
 from calibrate.fit.curve import Tabulated, exact, fitted
 from calibrate.fit.errors import by_context, by_sequences, drift, noise, one_by_one, spread
 from calibrate.fit.physical import Physical, fit_physical
@@ -99,8 +99,8 @@ def _coefficients(table: Table, physical: Physical) -> dict[str, float]:
 
 
 def _domain(table: Table) -> dict[str, Range]:
-    columns = {
-        "tokens": [cell.tokens for cell in table.cells],
+    columns: dict[str, list[float]] = {
+        "tokens": [shape_of(cell)["tokens"] for cell in table.cells],
         "sequences": [cell.sequences for cell in table.cells],
         "width": [cell.width for cell in table.cells],
         "context": [cell.context for cell in table.cells if cell.sequences] or [0],

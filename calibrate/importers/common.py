@@ -152,9 +152,10 @@ def csv_rows(path: Path, columns: Iterable[str], example: str) -> list[Row]:
     header = [name.strip() for name in next(csv.reader([lines[0][1]]))]
     missing = [name for name in columns if name not in header]
     if missing:
-        raise ProfileError(
-            str(path), f"line {lines[0][0]}", f"has no column {missing[0]!r}; give a header, as in {example}"
-        )
+        message = f"has no column {missing[0]!r}; give a header, as in {example}"
+        other = [name for mark, name in ((";", "semicolons"), ("\t", "tabs")) if mark in lines[0][1]]
+        hint = f" (it has {other[0]}: separate values by commas)" if other else ""
+        raise ProfileError(str(path), f"line {lines[0][0]}", message + hint)
     rows = [_row(path, number, line, header) for number, line in lines[1:]]
     if not rows:
         raise ProfileError(str(path), "file", f"has a header and no rows; give rows, as in {example}")
@@ -175,7 +176,7 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise ProfileError(str(path), "file", f"cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise ProfileError(str(path), f"byte {error.start}", "is not UTF-8 text") from None
+        raise ProfileError(str(path), f"byte {error.start}", "is not UTF-8 text; save it as UTF-8") from None
 
 
 def json_objects(path: Path) -> list[dict[str, Any]]:
@@ -235,6 +236,20 @@ def file_source(key: str, path: Path, what: str, about: About) -> Source:
 def step_samples(key: str, points: Iterable[tuple[int, float]], over: str = "tokens") -> tuple[Sample, ...]:
     """Whole steps as samples: (count, ms)."""
     return tuple(Sample(op="step", shape={over: n}, us=round(ms * 1e3, 6), source=key) for n, ms in points)
+
+
+LEAST_RISE = 1e-3
+"""A table has to rise by this share at least, however quiet its measurements."""
+
+
+def not_flat(ms: Sequence[float], key: str, file: object, noise: float = 0.0) -> None:
+    """``ProfileError`` where the last step is not dearer than its first by more than a share ``noise``."""
+    if ms[-1] <= ms[0] * (1 + max(noise, LEAST_RISE)):
+        message = (
+            f"is flat or falls: {ms[0]:.6g} ms at its first point, {ms[-1]:.6g} ms at its last, so any depth "
+            "would be free; measure larger steps, or profile it again"
+        )
+        raise ProfileError(str(file), key, message)
 
 
 CONTEXT = Assumption(

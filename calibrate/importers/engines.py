@@ -20,6 +20,7 @@ from calibrate.importers.common import (
     csv_rows,
     file_source,
     json_objects,
+    not_flat,
     numbers,
     rising,
     same_length,
@@ -66,6 +67,7 @@ def read_vllm(files: Sequence[Path], about: About) -> Reading:
     verify, draft = _vllm_json(path) if path.suffix == ".json" else _vllm_csv(path)
     key = "vllm-cost"
     x, ms = zip(*verify, strict=True)
+    not_flat(ms, "verify", path)
     terms = (_term("step", key, x, [MS * value for value in ms], "tokens", step=True),)
     what = "vLLM adaptive verification: target pass over tokens, draft pass over requests, captured graphs"
     assumption = CONTEXT.model_copy(update={"value": PROFILE_CONTEXT})
@@ -141,8 +143,8 @@ def _sglang_steps(path: Path, data: Mapping[str, Any], about: About) -> Reading:
     rates = numbers(data, "sample_steps_per_sec", path, 1e-9)
     same_length("sample_steps_per_sec", rates, counts, path)
     x, key = rising(counts, "sample_batch_tokens", path), "sglang-sps"
-    _not_flat(rates, "sample_steps_per_sec", path)
     points = [(n, 1e3 / rate) for n, rate in zip(x, rates, strict=True)]
+    not_flat([ms for _, ms in points], "sample_steps_per_sec", path)
     what = "SGLang DSpark cost table: steps per second over verified tokens"
     return Reading(
         verify=(_term("step", key, x, [MS * ms for _, ms in points], "tokens"),),
@@ -166,7 +168,7 @@ def _sglang_additive(path: Path, data: Mapping[str, Any], about: About) -> Readi
     bias = numbers({"bias_seconds": [data["bias_seconds"]]}, "bias_seconds", path)[0]
     requests, alpha = _probes(path, data, "bs_probes", "alpha_seconds")
     tokens, theta = _probes(path, data, "m_probes", "theta_seconds")
-    _not_flat(theta, "theta_seconds", path)
+    not_flat([1e3 * (bias + value) for value in theta], "theta_seconds", path)
     what = "SGLang DSpark cost table: bias + alpha(requests) + theta(verified tokens)"
     return Reading(
         verify=(
@@ -189,14 +191,6 @@ def _probes(
     return rising(x, counts, path), values
 
 
-def _not_flat(values: Sequence[float], key: str, path: Path) -> None:
-    if max(values) - min(values) <= 1e-3 * max(values):
-        message = (
-            "is flat: the table was never profiled, or the step does not depend on tokens; profile it again"
-        )
-        raise ProfileError(str(path), key, message)
-
-
 def read_trtllm(files: Sequence[Path], about: About) -> Reading:
     """TensorRT-LLM's DSpark table: floors by batch, and ``step_time_ms`` as a staircase over tokens.
 
@@ -207,7 +201,7 @@ def read_trtllm(files: Sequence[Path], about: About) -> Reading:
     key = "trtllm-cost"
     tokens, theta = _probes(path, data, "token_counts", "step_time_ms")
     bias = numbers({"fixed_overhead_ms": [data.get("fixed_overhead_ms", 0)]}, "fixed_overhead_ms", path)[0]
-    _not_flat([bias + value for value in theta], "step_time_ms", path)
+    not_flat([bias + value for value in theta], "step_time_ms", path)
     cells = _cells(data, path)
     last = max([tokens[-1], *(tokens_of for tokens_of, _, _ in cells)])
     x = (*(n - 1 for n in tokens[1:]), last, last + 1)

@@ -55,10 +55,19 @@ def _gpu(text: str, count: int) -> Gpu:
         )
     try:
         gpu = _by_hand(text) if ":" in text else find_gpu(text)
-    except (ValueError, ValidationError) as error:
-        raise ProfileError("--device", text, str(error)) from None
+    except ValueError as error:
+        raise ProfileError("--device", text, _words(error)) from None
     device = gpu.device
     return replace(gpu, device=device.model_copy(update={"count": max(count, device.count)}))
+
+
+def _words(error: ValueError) -> str:
+    """What is wrong, in one line; pydantic's first finding with its field."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    return f"{field} is {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def _by_hand(text: str) -> Gpu:
@@ -79,8 +88,8 @@ def _work(
 def _drafters(texts: Sequence[str]) -> dict[str, Drafter]:
     try:
         return dict(drafter_of(text, "as given on the command line") for text in texts)
-    except (ValueError, ValidationError) as error:
-        raise ProfileError("--drafter", "value", str(error)) from None
+    except ValueError as error:
+        raise ProfileError("--drafter", "value", _words(error)) from None
 
 
 def _kind(text: str) -> DrafterKind:

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from calibrate.from_steps import Point, step_points, step_terms
-from calibrate.importers.common import CONTEXT, About, Reading, csv_rows, file_source, step_samples
+from calibrate.importers.common import CONTEXT, About, Reading, csv_rows, file_source, not_flat, step_samples
 from calibrate.profile import StatedError
 
 EXAMPLE = "n_tokens,ms"
@@ -22,14 +22,15 @@ def read_points(files: Sequence[Path], about: About) -> Reading:
     rows = [row for path in files for row in csv_rows(path, ("n_tokens", "ms"), EXAMPLE)]
     measured = [(row.count("n_tokens"), row.positive("ms")) for row in rows]
     points = medians(measured)
-    key = "steps"
+    error, key = repeat_error(measured), "steps"
+    not_flat([point.ms for point in points], "ms", files[-1], error.relative if error else 0.0)
     return Reading(
         verify=step_terms(points, key),
         max_tokens=points[-1].size,
         sources=tuple(file_source(key, path, "step times by tokens", about) for path in files),
         samples=step_samples(key, measured),
         assumptions=(CONTEXT,),
-        error=repeat_error(measured),
+        error=error,
     )
 
 

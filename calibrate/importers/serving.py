@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calibrate.from_steps import Point, drafter_of, step_terms
-from calibrate.importers.common import About, Reading, Row, csv_rows, file_source, json_objects
-from calibrate.importers.points import medians
+from calibrate.importers.common import About, Reading, Row, csv_rows, file_source, json_objects, not_flat
+from calibrate.importers.points import medians, repeat_error
 from calibrate.profile import Assumption, Drafter, ProfileError, Sample, StatedError
 
 KEY = "serving-log"
@@ -52,7 +52,9 @@ def read_serving(files: Sequence[Path], about: About) -> Reading:
     if len({run.tokens for run in base}) < 2:
         message = "has runs of one step size; give results at two or more concurrencies without speculation"
         raise ProfileError(str(files[0]) if files else "FILE", "concurrency", message)
-    points = medians([(run.tokens, run.step_ms) for run in base])
+    steps = [(run.tokens, run.step_ms) for run in base]
+    points, repeats = medians(steps), repeat_error(steps)
+    not_flat([point.ms for point in points], "tpot", files[0], repeats.relative if repeats else 0.0)
     drafter, misses = _drafter([run for run in runs if run.depth], points, about) if plain else (None, [])
     what = "TPOT by concurrency, as the benchmark client saw it"
     return Reading(

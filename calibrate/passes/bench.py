@@ -80,21 +80,33 @@ class TransformerBench:
         return self._prepared(cell, self._round)
 
     def _prepared(self, cell: Cell, make: Callable[[Cell], Passes]) -> Passes:
-        """Make the passes and run them once, without other ranks; lack of memory is ``OutOfMemory``."""
-        try:
-            with torch.inference_mode():
-                passes = make(cell)
-            with self.world.rehearsal():
-                _run_all(passes)
-            return passes
-        except (MemoryError, RuntimeError) as error:
-            if not _is_memory(error):
-                raise
-            detail = str(error).splitlines()[0]
-        # Outside the handler, the failed attempt's tensors are no longer held by its traceback.
+        """Make the passes and run them once, without other ranks; lack of memory is ``OutOfMemory``.
+
+        Pools keep the room of earlier cells. What fits must not depend on those, so a cell that does
+        not fit is tried once more with no more than it asks for itself.
+        """
+        detail = ""
+        for _ in range(2):
+            try:
+                with torch.inference_mode():
+                    passes = make(cell)
+                with self.world.rehearsal():
+                    _run_all(passes)
+                return passes
+            except (MemoryError, RuntimeError) as error:
+                if not _is_memory(error):
+                    raise
+                detail = str(error).partition("\n")[0]
+            # Outside the handler, the failed attempt's tensors are no longer held by its traceback.
+            self._release()
+        raise OutOfMemory(cell, detail)
+
+    def _release(self) -> None:
+        """Give all pools back to the device."""
+        for stack in (self.target.stack, *(drafter.stack for drafter in self.drafters.values())):
+            stack.release()
         if self.weights.device.type == "cuda":
             torch.cuda.empty_cache()
-        raise OutOfMemory(cell, detail)
 
     def _passes(self, cell: Cell) -> Passes:
         if cell.sequences > self.spec.max_sequences:

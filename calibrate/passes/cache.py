@@ -21,18 +21,24 @@ class KvCache:
 
     def __init__(self, attention: Attention, layers: int, weights: Weights) -> None:
         self.attention, self.layers, self.weights = attention, layers, weights
-        self.keys: list[Tensor] = []
-        self.values: list[Tensor] = []
+        self.keys: list[Tensor]
+        self.values: list[Tensor]
+        self.release()
 
     def reserve(self, tokens: int) -> None:
         """Make room for ``tokens``; raises ``MemoryError`` (or torch's own error) if there is none."""
         if not self.layers or (self.keys and self.keys[0].shape[0] >= tokens):
             return
-        self.keys, self.values = [], []
+        self.release()
         size = (tokens, self.attention.kv_heads, self.attention.head_dim)
         _check(self.weights, 2 * self.layers * tokens * size[1] * size[2])
-        self.keys = [self._filled(*size) for _ in range(self.layers)]
-        self.values = [self._filled(*size) for _ in range(self.layers)]
+        keys = [self._filled(*size) for _ in range(self.layers)]
+        values = [self._filled(*size) for _ in range(self.layers)]
+        self.keys, self.values = keys, values
+
+    def release(self) -> None:
+        """Hold nothing."""
+        self.keys, self.values = [], []
 
     def _filled(self, *size: int) -> Tensor:
         return self.weights.random(*size).mul_(KV_STD)
@@ -48,11 +54,11 @@ class StateCache:
 
     def __init__(self, gdn: Gdn | None, layers: int, weights: Weights) -> None:
         self.gdn, self.layers, self.weights = gdn, layers if gdn else 0, weights
-        self._room = (0, 0, 0)
-        self.states: list[Tensor] = []
-        self.windows: list[Tensor] = []
-        self.checkpoints: list[Tensor] = []
-        self.inputs: list[Tensor] = []
+        self.states: list[Tensor]
+        self.windows: list[Tensor]
+        self.checkpoints: list[Tensor]
+        self.inputs: list[Tensor]
+        self.release()
 
     def reserve(self, rows: int, kept: int, tokens: int) -> None:
         """Room for ``rows`` sequences, ``kept`` checkpoints, ``tokens`` inputs; errors as ``KvCache``'s."""
@@ -60,15 +66,22 @@ class StateCache:
         if gdn is None or all(a <= b for a, b in zip(asked, self._room, strict=True)):
             return
         rows, kept, tokens = (max(a, b) for a, b in zip(asked, self._room, strict=True))
-        self._room = rows, kept, tokens
-        self.states, self.windows, self.checkpoints, self.inputs = [], [], [], []
+        self.release()
         state = gdn.value_heads * gdn.key_dim * gdn.value_dim
         _check(self.weights, self.layers * (rows + kept) * 2 * state)
+        made: tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]] = ([], [], [], [])
         for _ in range(self.layers):
-            self.states.append(self._state(gdn, rows))
-            self.checkpoints.append(torch.zeros_like(self._state(gdn, kept)))
-            self.windows.append(self.weights.random(rows, gdn.conv - 1, gdn.conv_channels))
-            self.inputs.append(self.weights.random(tokens + rows * (gdn.conv - 1), gdn.conv_channels))
+            made[0].append(self._state(gdn, rows))
+            made[1].append(torch.zeros_like(self._state(gdn, kept)))
+            made[2].append(self.weights.random(rows, gdn.conv - 1, gdn.conv_channels))
+            made[3].append(self.weights.random(tokens + rows * (gdn.conv - 1), gdn.conv_channels))
+        self.states, self.checkpoints, self.windows, self.inputs = made
+        self._room = rows, kept, tokens
+
+    def release(self) -> None:
+        """Hold nothing."""
+        self._room = (0, 0, 0)
+        self.states, self.checkpoints, self.windows, self.inputs = [], [], [], []
 
     def _state(self, gdn: Gdn, rows: int) -> Tensor:
         made = self.weights.random(rows, gdn.value_heads, gdn.key_dim, gdn.value_dim)

@@ -158,6 +158,11 @@ class Stack:
         self.state.reserve(step.state_rows, step.kept, step.tokens)
         return step
 
+    def release(self) -> None:
+        """Give back the room of all steps planned so far: they cannot run any more."""
+        self.kv.release()
+        self.state.release()
+
     def context(self, step: Step) -> Context:
         """What the layers need for this step."""
         return Context(step, self.rope[step.positions], self.kv, self.state)

@@ -13,6 +13,9 @@ from calibrate.timing.timer import Run
 LEAD_RUNS = 3
 """Runs on a side stream before a capture, as torch's documentation of CUDA graphs asks for."""
 
+FASTEST_HZ = 3e9
+"""No SM clock is faster."""
+
 
 class TorchEvent:
     """``torch.cuda.Event`` with timing."""
@@ -72,6 +75,10 @@ class TorchCuda:
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             run()
         return graph
+
+    def hold(self, seconds: float) -> None:
+        """A kernel that spins; longer than asked where the clock is below ``FASTEST_HZ``."""
+        self._torch.cuda._sleep(int(seconds * FASTEST_HZ))
 
     def synchronize(self) -> None:
         """Wait for the device."""

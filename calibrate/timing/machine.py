@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -20,6 +21,14 @@ COPY_BYTES = 2**28
 
 PRODUCT = {"cpu": 1024, "cuda": 8192}
 """Size of the square matrix product that measures the peak."""
+
+DRESS = frozenset(
+    ["NVIDIA", "GEFORCE", "AMD", "INSTINCT", "OAM", "SXM", "SXM4", "SXM5", "SXM6", "HBM3", "HBM3E", "EDITION"]
+)
+"""Words of a device's name that do not tell one model from another."""
+
+SIZES = (0.85, 1.15)
+"""Memory that torch reports, as a share of the datasheet's: some is kept back, GB are not GiB."""
 
 PROBES = 5
 """Each probe is the best of so many runs."""
@@ -51,20 +60,31 @@ def device_of(device: str, dtype: str) -> Device:
             torch, "cpu", f"{host_cpu()} ({torch.get_num_threads()} threads)", _memory(), dtype
         )
     properties = torch.cuda.get_device_properties(0)
-    sheet = datasheet(properties.name)
-    if sheet is not None:
-        return sheet.model_copy(update={"memory_bytes": float(properties.total_memory)})
-    return _measured_device(torch, "cuda", properties.name, float(properties.total_memory), dtype)
+    name, memory = properties.name, float(properties.total_memory)
+    sheet = datasheet(name, memory)
+    if sheet is None:
+        return _measured_device(torch, "cuda", name, memory, dtype)
+    source = f"{sheet.name}: {sheet.source}"
+    return sheet.model_copy(update={"name": name, "memory_bytes": memory, "source": source})
 
 
-def datasheet(name: str) -> Device | None:
-    """The datasheet of a device that calls itself ``name`` ("NVIDIA H200" is "NVIDIA H200 SXM 141GB")."""
-    words = set(name.upper().replace("-", " ").split())
+def datasheet(name: str, memory_bytes: float) -> Device | None:
+    """The datasheet of a device that calls itself ``name`` ("NVIDIA H200" is "NVIDIA H200 SXM 141GB").
+
+    It says all words of the model and no others: "Ti", "PCIe", "Laptop" or a MIG slice are other devices.
+    """
+    words = set(_words(name))
     for gpu in GPUS.values():
-        known = gpu.device.name.upper().replace("-", " ").split()
-        if set(known[:2]) <= words and not words & {"PCIE", "NVL", "LAPTOP"}:
+        known = _words(gpu.device.name)
+        model = {word for word in known if word not in DRESS and not re.fullmatch(r"\d+GB", word)}
+        size = memory_bytes / gpu.device.memory_bytes
+        if model <= words <= {*known, *DRESS} and SIZES[0] < size < SIZES[1]:
             return gpu.device
     return None
+
+
+def _words(name: str) -> list[str]:
+    return name.upper().replace("-", " ").split()
 
 
 def host_cpu() -> str:

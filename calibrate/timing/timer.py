@@ -38,8 +38,9 @@ class Timer(Protocol):
     ) -> dict[PassName, Samples]:
         """Time the passes of one round in their order, each and the whole.
 
-        A pass that occurs several times has its mean per occurrence. ``round`` is the whole on
-        the wall clock, ``host`` what the whole takes beyond its passes.
+        A pass that occurs several times has its mean per occurrence. ``round`` is the whole on the
+        wall clock (``CpuTimer``: on its own clock, so with one thread the CPU time of the thread),
+        ``host`` what the whole takes beyond its passes.
         """
         ...
 

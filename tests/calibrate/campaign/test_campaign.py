@@ -185,6 +185,52 @@ def test_an_edited_line_is_refused_with_its_number(rig: Rig) -> None:
         Journal(rig.path, ABOUT).open(resume=True)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("samples_us", [1.0, -2.0], "every sample must be above 0"),
+        ("samples_us", [0.0], "every sample must be above 0"),
+        ("median_us", 1e9, "median_us is 1e"),
+        ("ci_us", [2e9, 1.0], "does not enclose"),
+    ],
+)
+def test_samples_that_no_timer_gives_are_refused_with_file_and_line(
+    rig: Rig, field: str, value: object, message: str
+) -> None:
+    rig.campaign().run()
+    lines = rig.path.read_text().splitlines()
+    broken = json.loads(lines[4])
+    broken["measured"][0][field] = value
+    rig.path.write_text("\n".join([*lines[:4], json.dumps(broken), *lines[5:]]) + "\n")
+    with pytest.raises(JournalError, match=rf"cells\.jsonl: line 5: measured.*{message}"):
+        Journal(rig.path, ABOUT).open(resume=True)
+
+
+def test_a_cell_that_is_there_twice_counts_once(rig: Rig) -> None:
+    outcome = rig.campaign().run()
+    lines = rig.path.read_text().splitlines()
+    rig.path.write_text("\n".join([*lines, *lines[4:9]]) + "\n")
+    journal = Journal(rig.path, ABOUT)
+    journal.open(resume=True)
+    assert journal.finished == list(outcome.finished)
+
+
+@pytest.mark.parametrize("breaks", [1, 2])
+def test_every_resumption_has_its_own_anchors_at_both_ends(rig: Rig, breaks: int) -> None:
+    """It slows down by a fifth within the last session, which only that one's last anchors can show."""
+    for session in range(breaks):
+        assert rig.campaign(resume=session > 0, deadline=rig.clock.now() + 3.0).run().stopped == "budget"
+    campaign, steady = rig.campaign(resume=True), rig.bench.cost
+    before = len(campaign.journal.finished)
+    rig.bench.cost = lambda cell: steady(cell) * (1.2 if len(campaign.journal.finished) > before + 20 else 1)
+    outcome = campaign.run()
+    slots = Counter(each.slot for each in outcome.finished[before:])
+    assert (slots["resumed"], slots["last"]) == (3, 3)
+    assert outcome.finished[-1].slot == "last"
+    assert outcome.drift == pytest.approx(0.2, abs=1e-6)
+    assert rig.campaign(resume=True).run().finished == outcome.finished
+
+
 @pytest.mark.parametrize("budget", [1.0, 2.0, 4.0])
 def test_the_budget_is_kept_and_the_last_anchors_are_measured_within_it(rig: Rig, budget: float) -> None:
     outcome = rig.campaign(deadline=budget).run()

@@ -15,7 +15,10 @@ PYTHON = """#!/usr/bin/env bash
 echo "$*" >>"{log}"
 case "$*" in
     -) cat >/dev/null; echo h200 ;;
-    *calibrate.cli*) while [[ $1 != --out ]]; do shift; done; echo '{{}}' >"$2" ;;
+    *calibrate.cli*)
+        while [[ $1 != --out ]]; do shift; done
+        echo '{{}}' >"$2"
+        echo '{{"measured": []}}' >"${{2%.json}}.cells.jsonl" ;;
     *pytest*) exit {tests} ;;
 esac
 """
@@ -37,14 +40,19 @@ def _on_gpu(tmp_path: Path, tests: int = 0, **variables: str) -> tuple[int, list
     return done.returncode, log.read_text().splitlines()
 
 
-def test_all_profiles_are_measured_resumably_then_tested_then_compared(tmp_path: Path) -> None:
+def _models(lines: list[str]) -> list[str]:
+    return [line.split("--model ")[1].split()[0] for line in lines if "calibrate.cli" in line]
+
+
+def test_tests_and_a_trial_come_first_then_all_profiles_resumably_then_comparisons(tmp_path: Path) -> None:
     code, lines = _on_gpu(tmp_path)
     measured = [line for line in lines if "calibrate.cli" in line]
-    models = [line.split("--model ")[1].split()[0] for line in measured]
+    trial, *models = _models(lines)
     assert code == 0
+    assert "pytest -m cuda" in next(line for line in lines if "pytest" in line or "calibrate.cli" in line)
+    assert trial == "tiny"
     assert models == ["qwen3.5-27b", "llama-3.1-8b", "qwen3-8b", "qwen3-30b-a3b"]
     assert all("--resume" in line and "--device cuda" in line for line in measured)
-    assert any("pytest -m cuda" in line for line in lines)
     assert any(
         "profile_cli" in line and "diff scenarios/profiles/qwen3.5-27b-h200.json" in line for line in lines
     )
@@ -53,20 +61,31 @@ def test_all_profiles_are_measured_resumably_then_tested_then_compared(tmp_path:
     }
 
 
+def test_what_is_compared_and_what_has_no_composed_profile_is_said(tmp_path: Path) -> None:
+    _, lines = _on_gpu(tmp_path)
+    log = (tmp_path / "out" / "log.txt").read_text()
+    assert "qwen3.5-27b: compared with scenarios/profiles/qwen3.5-27b-h200.json" in log
+    for model in ("llama-3.1-8b", "qwen3-8b", "qwen3-30b-a3b"):
+        assert f"{model}: no composed profile for h200" in log
+    assert sum("profile_cli" in line for line in lines) == 1
+
+
 def test_the_budgets_of_all_models_and_the_tests_fit_into_25_minutes(tmp_path: Path) -> None:
     _, lines = _on_gpu(tmp_path)
     budgets = [int(line.split("--budget ")[1].split("s ")[0]) for line in lines if "--budget" in line]
-    assert budgets[0] * len(budgets) <= 25 * 60 * 5 / 6
+    trial, *budgets = budgets
+    assert budgets[0] * len(budgets) <= 25 * 60 - 60
     assert min(budgets) >= 240
+    assert trial == 40
 
 
 def test_failing_gpu_tests_fail_the_script_after_everything_was_measured(tmp_path: Path) -> None:
     code, lines = _on_gpu(tmp_path, tests=1, PROFILES="qwen3-8b")
     assert code == 1
-    assert sum("calibrate.cli" in line for line in lines) == 1
+    assert _models(lines) == ["tiny", "qwen3-8b"]
 
 
 @pytest.mark.parametrize("minutes", ["1"])
-def test_without_time_nothing_is_started(tmp_path: Path, minutes: str) -> None:
+def test_without_time_only_the_trial_is_started(tmp_path: Path, minutes: str) -> None:
     _, lines = _on_gpu(tmp_path, MINUTES=minutes)
-    assert not [line for line in lines if "calibrate.cli" in line]
+    assert _models(lines) == ["tiny"]

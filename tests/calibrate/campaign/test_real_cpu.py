@@ -24,8 +24,8 @@ def test_a_real_campaign_measures_every_pass_and_the_round_is_the_sum_of_its_par
     options = Options(
         "tiny", PRESETS["tiny"], {"draft": PRESETS["tiny"].drafters["draft"]}, "cpu", "float32", 1, quick=True
     )
-    device = session.build_parts(options).device.name
-    journal = Journal(session.journal_path(out), options.about(device))
+    parts = session.build_parts(options)
+    journal = Journal(session.journal_path(out), options.about(parts.device.name, parts.machine))
     journal.open(resume=True)
     rounds = [each for each in journal.finished if each.cell.pass_ == "round" and each.measured]
     assert {m.cell.pass_ for each in rounds for m in each.measured} == {

@@ -137,6 +137,50 @@ def test_an_interrupt_writes_what_there_is_and_resume_goes_on(
     assert len(fakes.bench.prepared) > prepared
 
 
+@pytest.mark.parametrize("at", [0, 1, 4, 12])
+def test_an_early_interrupt_says_what_is_missing_and_ends_as_one(
+    fakes: Fakes, tmp_path: Path, at: int
+) -> None:
+    def fails(cell: Cell) -> None:
+        if len(fakes.bench.prepared) == at:
+            raise KeyboardInterrupt
+
+    fakes.bench.fails = fails
+    code, output = _run(tmp_path / "p.json")
+    assert code == INTERRUPTED, output
+    assert "interrupted: --resume goes on" in output
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_names_with_dots_keep_them_and_do_not_meet(fakes: Fakes, tmp_path: Path) -> None:
+    for name in ("qwen3.5-27b", "qwen3.6-27b.json"):
+        code, output = _run(tmp_path / name, "--quick")
+        assert code == OK, output
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "qwen3.5-27b",
+        "qwen3.5-27b.cells.jsonl",
+        "qwen3.6-27b.json",
+        "qwen3.6-27b.cells.jsonl",
+    }
+    assert load_profile(tmp_path / "qwen3.5-27b").name == "qwen3.5-27b"
+
+
+@pytest.mark.parametrize("out", ["", "new/", "."])
+def test_a_directory_is_refused_as_a_profile_before_anything_is_measured(
+    fakes: Fakes, tmp_path: Path, out: str
+) -> None:
+    result = RUNNER.invoke(cli.app, ["--device", "cpu", "--model", "tiny", "--out", f"{tmp_path}/{out}"])
+    assert result.exit_code == REFUSED
+    assert "is a directory" in result.output
+    assert not fakes.bench.prepared
+
+
+def test_another_torch_or_driver_does_not_resume() -> None:
+    options = Options("x", PRESETS["tiny"], {}, "cpu", "float32", 1)
+    about = options.about("a", Machine(torch="2.13", driver="580.1"))
+    assert (about["torch"], about["driver"]) == ("2.13", "580.1")
+
+
 def test_without_resume_finished_cells_are_not_overwritten(fakes: Fakes, tmp_path: Path) -> None:
     out = tmp_path / "p.json"
     _run(out, "--quick")
@@ -265,7 +309,7 @@ def test_the_cuda_grid_runs_through_graphs_and_eager_launches_to_a_profile(tmp_p
     assert profile.machine.sm_clock_mhz == (1980, 1980, 1980)
     assert {m.cell.execution for m in profile.cells} == {"cuda_graph", "eager"}
     verify = [m for m in profile.cells if m.cell.pass_ == "verify" and m.cell.execution == "cuda_graph"]
-    assert all(m.median_us == pytest.approx(cost(m.cell), abs=4.1) for m in verify), "one launch at most"
+    assert all(m.median_us == pytest.approx(cost(m.cell), abs=0.01) for m in verify)
 
 
 def test_passes_that_cannot_be_captured_are_skipped_and_eager_ones_measured(tmp_path: Path) -> None:

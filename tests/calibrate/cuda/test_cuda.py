@@ -78,6 +78,22 @@ def test_passes_and_host_make_up_a_round(api: Any, product: Any) -> None:
     assert us["verify"] == pytest.approx(us["draft_next"], rel=0.15)
 
 
+def test_a_pass_takes_as_long_first_in_a_round_as_behind_another(api: Any, product: Any) -> None:
+    timer = cuda_timers(api)["cuda_graph"]
+    alone = timer.measure_round([("verify", product)], LIMITS)["verify"]
+    behind = timer.measure_round([("draft_first", product), ("verify", product)], LIMITS)["verify"]
+    assert alone.median_us == pytest.approx(behind.median_us, rel=0.05)
+
+
+def test_a_hold_lasts_as_long_as_asked(api: Any) -> None:
+    torch.cuda.synchronize()
+    began = api.now()
+    api.hold(0.01)
+    launched = api.now()
+    api.synchronize()
+    assert launched - began < 0.01 <= api.now() - began < 0.1
+
+
 def test_what_waits_for_the_device_cannot_be_captured(api: Any) -> None:
     x = torch.zeros(1, device="cuda")
     with pytest.raises(CaptureError):
@@ -110,7 +126,7 @@ def test_a_tiny_campaign_measures_both_regimes_and_every_pass(tmp_path: Path) ->
     preset = PRESETS["tiny"]
     options = Options("tiny-cuda", preset, preset.drafters, "cuda", "float16", 1, quick=True)
     parts = build_parts(options)
-    journal = Journal(tmp_path / "cells.jsonl", options.about(parts.device.name))
+    journal = Journal(tmp_path / "cells.jsonl", options.about(parts.device.name, parts.machine))
     journal.open(resume=False)
     outcome = run_campaign(options, parts, journal, 120, lambda step: None)
     cells: list[Cell] = [m.cell for m in outcome.measured]

@@ -14,8 +14,9 @@ from calibrate.fit.assemble import CampaignAbout, DrafterAbout, make_profile
 from calibrate.fit.cells import FitError
 from calibrate.fit.check import check, check_profile
 from calibrate.fit.report import Machine, Method, Spread
+from calibrate.grid import GPU, build_grid, pass_cell
 from calibrate.profile import Device, ModelWork, Profile, ProfileError, dump_profile, parse_profile
-from sim.cost.step_cost import PassCost
+from sim.cost.step_cost import DraftHabits, PassCost, StepCost
 from tests.calibrate.fit.build import Law, campaign, cell, grid, law, measured
 
 WORK = ModelWork(name="m", parameters=8e9, weight_bytes=16e9, read_bytes=16e9, flops_per_token=16e9)
@@ -246,6 +247,77 @@ def test_few_cells_are_refused_and_none_cannot_be_a_profile() -> None:
         make_profile([], ABOUT, WORK)
     with pytest.raises(FitError, match="throttled"):
         make_profile([measured(cell(1, 1, 1), 1.0, flags=("throttled",))], ABOUT, WORK)
+
+
+def test_prefill_chunks_do_not_hide_steps_that_are_flat_over_the_depths() -> None:
+    """10 ms up to 600 tokens on the GPU grid: every decode step; only chunks and sequences of 512 rise."""
+    at = [one if one.pass_ != "round" else pass_cell(one, "verify") for one in build_grid(GPU, ["d"]).cells]
+    cells = campaign(dict.fromkeys(at), lambda s: 1e4 * max(1, s["tokens"] / 600), noise=0.002)
+    (finding,) = [found for found in check(make_profile(cells, ABOUT, WORK)) if "flat" in found.message]
+    assert "64 sequences take 10 ms at depth 7" in finding.message
+
+
+def test_why_a_profile_is_refused_is_sealed_in_it(profile: Profile) -> None:
+    assert profile.refused == ()
+    flat = make_profile(whole_campaign(verify=lambda shape: 4000.0), ABOUT, WORK, EAGLE)
+    (verdict,) = flat.refused
+    assert verdict.startswith("target.verify: is flat")
+    data = json.loads(dump_profile(flat))
+    assert parse_profile(data, "p.json").refused == flat.refused
+    del data["refused"]
+    with pytest.raises(ProfileError, match="was changed") as caught:
+        parse_profile(data, "p.json")
+    assert caught.value.field == "refused"
+
+
+def test_a_drafters_prefill_attention_is_said_to_be_taken_as_none(profile: Profile) -> None:
+    (assumption,) = profile.assumptions
+    assert (assumption.what, assumption.value) == ("drafter prefill attention", "none")
+    assert make_profile(campaign(grid(), law, 0.01), ABOUT, WORK).assumptions == ()
+
+
+def block_law(shape: Mapping[str, float]) -> float:
+    """Of a cell: as many block tokens as fresh ones, 5 us each."""
+    return 200 + 10 * shape["tokens"]
+
+
+@pytest.mark.parametrize(("stated", "block"), [(0, 8), (16, 16)])
+def test_a_block_is_priced_whole_whatever_the_step_before_it_was(stated: int, block: int) -> None:
+    """Cells have n fresh tokens and a block of n; rounds add up, and the simulator pays for both."""
+    rows = [at for at in grid() if 1 < at.width <= 8]
+    blocks = [at.model_copy(update={"pass_": "draft_block", "drafter": "dflash"}) for at in rows]
+    rounds = [at.model_copy(update={"pass_": "round"}) for at in blocks]
+    cells = campaign(grid(), law, noise=0.0) + campaign(blocks, block_law, noise=0.0)
+    cells += [measured(at, law(at.shape) + block_law(at.shape)) for at in rounds]
+    about = DrafterAbout("parallel", block_tokens=stated)
+    profile = make_profile(cells, ABOUT, WORK, {"dflash": about})
+    drafter = profile.drafters["dflash"]
+    assert (drafter.block_tokens, drafter.max_depth) == (block, min(16, block - 1))
+    assert [a.what for a in profile.assumptions] == ["drafters.dflash: block", "drafter prefill attention"]
+    assert profile.fit["dflash.first"].domain["tokens"].highest == 1024
+    whole = profile.fit["round"].in_sample
+    assert whole is not None
+    assert whole.max < 1
+    cost = StepCost(profile, drafter, 1024, habits=DraftHabits(over_scheduled=True))
+    for fresh in (1, 8):
+        us = cost.draft_ns(16 * fresh, 16, 16 * 1024, 16 * fresh * 1024, 0, ()) / 1e3
+        assert us == pytest.approx(200 + 5 * 16 * (fresh + block), rel=0.01)
+    priced = float(cost.drafting_ns(16, 16 * 7, 7, 1024)) / 1e3
+    assert priced == pytest.approx(200 + 5 * 16 * (8 + block), rel=0.01)
+
+
+def test_what_eager_passes_take_more_stays_as_it_is_beyond_the_last_one() -> None:
+    """100 us at 4 tokens and 40 at 128: whichever way it went, 8,192 tokens take what 128 do."""
+    cells = campaign(grid(), law, noise=0.0)
+    extra = {1: 40.0, 32: 100.0}
+    cells += [
+        measured(at, law(at.shape) + extra[at.sequences])
+        for at in (cell(b, 4, 1024, execution="eager") for b in extra)
+    ]
+    (term,) = make_profile(cells, ABOUT, WORK).target.eager_extra
+    shapes = [{"tokens": n} for n in (128, 129, 8192)]
+    at_last, after, far = (pass_ns([term], shape) for shape in shapes)
+    assert at_last == after == far > 0
 
 
 def test_another_sampling_mode_is_warned_of(profile: Profile) -> None:

@@ -54,6 +54,8 @@ def test_a_plain_table_is_straight_between_the_medians_of_its_rows(
         ("n_tokens,ms\n\n# x\n0,5\n", "line 4", "n_tokens is '0'"),
         ("n_tokens,ms\n1,5,7\n", "line 2", "has 3 values and the header 2"),
         ("tokens,ms\n1,5\n", "line 1", "has no column 'n_tokens'"),
+        ("n_tokens;ms\n1;5\n", "line 1", "it has semicolons: separate values by commas"),
+        ("n_tokens\tms\n1\t5\n", "line 1", "it has tabs: separate values by commas"),
         ("n_tokens,ms\n", "file", "no rows"),
         ("", "file", "no rows"),
     ],
@@ -126,6 +128,31 @@ def test_sglangs_additive_table_adds_up(about: Abouts, write: Write) -> None:
     }
     profile = import_profile("sglang-sps", [write("t.json", json.dumps(table))], about())
     assert _ms(profile, 51, 5) == pytest.approx(4 + 4 + 5)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    ["1,5\n64,5\n", "1,5\n8,9\n64,4\n", "1,5\n", "1,5\n1,6\n64,5.9\n"],
+    ids=["flat", "falling", "one point", "within the spread of repeats"],
+)
+def test_a_plain_table_that_does_not_rise_is_refused(about: Abouts, write: Write, rows: str) -> None:
+    path = write("t.csv", f"n_tokens,ms\n{rows}")
+    with pytest.raises(ProfileError, match=r"t\.csv: ms: is flat or falls"):
+        import_profile("csv", [path], about())
+
+
+def test_vllms_table_that_falls_is_refused(about: Abouts, write: Write) -> None:
+    with pytest.raises(ProfileError, match="verify: is flat or falls"):
+        import_profile("vllm-cost", [write("t.json", '{"verify": [[1, 5], [8, 4]]}')], about())
+
+
+def test_a_file_of_another_encoding_says_what_to_do(about: Abouts, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("n_tokens,ms\n1,5\n8,6\n", encoding="utf-16")
+    with pytest.raises(ProfileError, match="is not UTF-8 text; save it as UTF-8"):
+        import_profile("csv", [path], about())
+    path.write_text("n_tokens,ms\n1,5\n8,6\n", encoding="utf-8-sig")
+    assert import_profile("csv", [path], about()).max_tokens == 8
 
 
 @pytest.mark.parametrize("name", ["sglang-sps", "trtllm-cost"])

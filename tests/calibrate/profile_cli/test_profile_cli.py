@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrate.cells import Cell, Measured
-from calibrate.profile import Profile, load_profile, save_profile
+from calibrate.profile import Curve, Profile, Term, load_profile, save_profile
 from calibrate.profile_cli import app
 from calibrate.profile_plot import BREADTH, DEPTH, plot, ridge_tokens
 from calibrate.profile_view import BATCHES, DEPTHS, round_ns, shipped
@@ -55,26 +55,31 @@ def test_diff_of_a_profile_with_itself_is_one_everywhere() -> None:
     assert printed.count(" 1.00") == len(BATCHES) * len(DEPTHS)
 
 
+def _with_curve(x: tuple[int, ...], ns: tuple[float, ...]) -> Profile:
+    """A shipped profile whose verify pass is one curve, with no more in it."""
+    profile = load_profile(shipped()[H100])
+    term = Term(name="step", mark="measured", source="t", curve=Curve(x=x, ns=ns))
+    target = profile.target.model_copy(update={"verify": (term,)})
+    return profile.model_copy(update={"target": target, "max_tokens": x[-1], "error": None})
+
+
 def test_check_says_how_much_is_assumed_and_refuses_a_flat_profile(tmp_path: Path) -> None:
     assert "may be used" in _run("check", H100)
-    table = tmp_path / "t.csv"
-    table.write_text("n_tokens,ms\n1,5\n64,5\n")
-    _run(
-        "import",
-        "csv",
-        table,
-        "--name",
-        "flat",
-        "--device",
-        "h100",
-        "--config",
-        "llama-3.1-8b",
-        "--out",
-        tmp_path,
-    )
+    save_profile(_with_curve((1, 64), (5e6, 5e6)), tmp_path / "flat.json")
     printed = _run("check", tmp_path / "flat.json", code=1)
     assert "refused: target.verify: is flat" in printed
     assert "error: is not stated" in printed
+
+
+def test_a_profile_of_one_point_is_drawn() -> None:
+    root = ET.fromstring(plot(_with_curve((1,), (5e6,))))
+    assert len(root.findall(f"{SVG}circle")) == 1
+
+
+def test_show_says_why_a_profile_was_refused(tmp_path: Path) -> None:
+    profile = load_profile(shipped()[H100]).model_copy(update={"refused": ("target.verify: is flat",)})
+    save_profile(profile, tmp_path / "p.json")
+    assert "refused target.verify: is flat" in _run("show", tmp_path / "p.json")
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))
@@ -190,7 +195,12 @@ def test_import_writes_a_profile_and_says_what_it_assumed(tmp_path: Path) -> Non
             ["import", "csv", "f", "--device", "h100", "--config", "llama-3.1-8b", "--draft-kind", "x"],
             "is not one of draft_model",
         ),
+        (
+            ["import", "csv", "f", "--device", "x:0:1:1", "--config", "llama-3.1-8b"],
+            "--device: x:0:1:1: memory_bytes is 0.0: Input should be greater than 0\n",
+        ),
         (["plot", H100, "--out", "no/folder/p.svg"], "cannot be written"),
+        (["plot", H100, "--out", "p.png"], "p.png: --out: is not an .svg file"),
         (["list", "no-such-folder"], "no profiles"),
     ],
 )

@@ -74,6 +74,9 @@ class FakeCuda:
 
         return replay
 
+    def hold(self, seconds: float) -> None:
+        self._enqueue(seconds)
+
     def synchronize(self) -> None:
         self.clock.seconds = self.stream_now()
 

@@ -64,6 +64,23 @@ def test_passes_and_host_make_up_the_round(execution: str, kernels: int, launch:
     assert all(us[name] >= cost - 1e-6 for name, cost in ROUND)
 
 
+@pytest.mark.parametrize("launch_us", [0, 5, 300])
+def test_a_pass_takes_as_long_first_in_a_round_as_behind_another(launch_us: float) -> None:
+    """The launch on an idle device is the host's, however long it takes."""
+    cuda = FakeCuda(launch_s=launch_us * US)
+
+    def run() -> None:
+        cuda.launch(1000 * US)
+
+    alone = CudaTimer(cuda).measure_round([("verify", run)], Limits())
+    behind = CudaTimer(cuda).measure_round([("draft_first", run), ("verify", run)], Limits())
+    for found in (alone, behind):
+        assert found["verify"].median_us == pytest.approx(1000)
+        assert found["host"].median_us == pytest.approx(max(launch_us, 0.001), abs=1e-3)
+    assert behind["draft_first"].median_us == pytest.approx(1000)
+    assert alone["round"].median_us == pytest.approx(1000 + launch_us)
+
+
 def test_every_pass_of_a_round_is_a_graph_of_its_own() -> None:
     cuda = FakeCuda()
     CudaTimer(cuda).measure_round(_round(cuda), Limits())
