@@ -58,6 +58,7 @@ class StateCache:
         self.windows: list[Tensor]
         self.checkpoints: list[Tensor]
         self.inputs: list[Tensor]
+        self._room: tuple[int, int, int]
         self.release()
 
     def reserve(self, rows: int, kept: int, tokens: int) -> None:

@@ -22,9 +22,7 @@ COPY_BYTES = 2**28
 PRODUCT = {"cpu": 1024, "cuda": 8192}
 """Size of the square matrix product that measures the peak."""
 
-DRESS = frozenset(
-    ["NVIDIA", "GEFORCE", "AMD", "INSTINCT", "OAM", "SXM", "SXM4", "SXM5", "SXM6", "HBM3", "HBM3E", "EDITION"]
-)
+DRESS = {"NVIDIA", "GEFORCE", "AMD", "INSTINCT", "SXM", "SXM4", "SXM5", "SXM6", "HBM3", "HBM3E", "EDITION"}
 """Words of a device's name that do not tell one model from another."""
 
 SIZES = (0.85, 1.15)

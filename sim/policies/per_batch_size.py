@@ -67,6 +67,12 @@ class PerBatchSizeConfig(PolicyConfig):
         return PerBatchSize(self.table, bounds.max_depth, self.batch_key)
 
     @property
+    def title(self) -> str:
+        """Name in tables: the label, or the rows as ``first-last:k``."""
+        rows = " ".join(f"{first}-{last}:{k}" for first, last, k in self.table)
+        return self.label or f"{self.policy}({rows})"
+
+    @property
     def depth(self) -> int:
         """The deepest row."""
         return max(k for _, _, k in self.table)

@@ -219,7 +219,7 @@ def test_a_cell_that_is_there_twice_counts_once(rig: Rig) -> None:
 def test_every_resumption_has_its_own_anchors_at_both_ends(rig: Rig, breaks: int) -> None:
     """It slows down by a fifth within the last session, which only that one's last anchors can show."""
     for session in range(breaks):
-        assert rig.campaign(resume=session > 0, deadline=rig.clock.now() + 3.0).run().stopped == "budget"
+        assert rig.campaign(resume=session > 0, deadline=rig.clock.now() + 1.5).run().stopped == "budget"
     campaign, steady = rig.campaign(resume=True), rig.bench.cost
     before = len(campaign.journal.finished)
     rig.bench.cost = lambda cell: steady(cell) * (1.2 if len(campaign.journal.finished) > before + 20 else 1)

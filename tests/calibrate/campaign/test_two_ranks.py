@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from calibrate import session
+from calibrate.fit.report import Machine
 from calibrate.presets import PRESETS
 from calibrate.profile import load_profile
 from calibrate.session import Options
@@ -68,7 +69,9 @@ def test_two_processes_run_as_many_windows_end_and_write_one_profile(tmp_path: P
 
 def test_a_journal_is_resumed_with_the_same_number_of_ranks_only() -> None:
     one, two = (
-        Options("x", PRESETS["tiny"], {}, "cpu", "float32", 1, quick=True, ranks=ranks).about("cpu")
+        Options("x", PRESETS["tiny"], {}, "cpu", "float32", 1, quick=True, ranks=ranks).about(
+            "cpu", Machine()
+        )
         for ranks in (1, 2)
     )
     assert one["device"] == "cpu"

@@ -11,16 +11,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="passes need torch (pip install 'leadline[calibrate]')")
 
 from calibrate.cells import Cell  # noqa: E402
-from calibrate.passes import (  # noqa: E402
-    BenchSpec,
-    OutOfMemory,
-    Unsupported,
-    build_bench,
-    cache,
-)
+from calibrate.passes import BenchSpec, OutOfMemory, Unsupported, build_bench  # noqa: E402
 from calibrate.passes import bench as bench_module  # noqa: E402
 from calibrate.passes.attention import attend_sdpa  # noqa: E402
 from calibrate.passes.bench import TransformerBench  # noqa: E402
+from calibrate.passes.cache import KvCache, StateCache  # noqa: E402
 from calibrate.passes.delta import delta_rule, states_of, windows_of  # noqa: E402
 from calibrate.passes.drafters import BlockDrafter  # noqa: E402
 from calibrate.passes.model import Decoder, Stack  # noqa: E402
@@ -256,16 +251,15 @@ def test_a_cell_beyond_memory_is_skipped_and_the_bench_lives_on(
     bench.prepare(cell("verify"))()
 
 
-@pytest.mark.parametrize("fill", ["KvCache._filled", "StateCache._state"])
+@pytest.mark.parametrize(("pool", "fill"), [(KvCache, "_filled"), (StateCache, "_state")])
 @pytest.mark.parametrize("at", range(1, 8))
 def test_a_pool_that_fills_up_midway_is_left_empty_and_smaller_cells_still_run(
-    fill: str, at: int, monkeypatch: pytest.MonkeyPatch
+    pool: type, fill: str, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ``at``-th tensor of a larger pool does not fit, of the keys and values or of the states."""
     bench = build(BenchSpec(shapes.HYBRID, max_sequences=8, max_context=64))
     bench.prepare(cell("verify", sequences=1))
-    name, method = fill.split(".")
-    real, made = getattr(getattr(cache, name), method), 0
+    real, made = getattr(pool, fill), 0
 
     def filled(self: object, *arguments: object) -> Tensor:
         nonlocal made
@@ -275,7 +269,7 @@ def test_a_pool_that_fills_up_midway_is_left_empty_and_smaller_cells_still_run(
         return real(self, *arguments)  # type: ignore[no-any-return]
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"calibrate.passes.cache.{fill}", filled)
+        patched.setattr(pool, fill, filled)
         with suppress(OutOfMemory):
             bench.prepare(cell("verify", sequences=8))
     for sequences in (1, 2, 8):
@@ -289,15 +283,15 @@ def test_what_fits_does_not_depend_on_the_cells_before(
     """Each of three cells fits alone, the joint maximum of what they ask for does not."""
     bench = build(BenchSpec(shapes.HYBRID, max_sequences=8, max_context=64))
     asked = [cell("verify", 8, 1), cell("verify", 1, 48), cell("prefill", 0, 0, 0, chunk=64)]
-    real = cache.StateCache.reserve
+    real = StateCache.reserve
 
-    def reserve(self: cache.StateCache, rows: int, kept: int, tokens: int) -> None:
+    def reserve(self: StateCache, rows: int, kept: int, tokens: int) -> None:
         room = [max(a, b) for a, b in zip(self._room, (rows, kept, tokens), strict=True)]
         if room[0] * room[2] > 100:
             raise MemoryError("no room")
         real(self, rows, kept, tokens)
 
-    monkeypatch.setattr("calibrate.passes.cache.StateCache.reserve", reserve)
+    monkeypatch.setattr(StateCache, "reserve", reserve)
     for index in order:
         bench.prepare(asked[index])()
 
