@@ -119,7 +119,9 @@ def test_run_prints_json_alone_when_asked(tiny: Path) -> None:
 
 
 def test_labels_with_commas_can_be_named(tiny: Path) -> None:
-    table = "per_batch_size(table=((1, 8, 5), (9, 64, 2)))"
+    table = "disable_by_batch_size(k=5, threshold=8)"
+    row = "{policy: per_batch_size, table: [[1, 8, 5], [9, 64, 2]]}"
+    tiny.write_text(tiny.read_text().replace(row, "{policy: disable_by_batch_size, k: 5, threshold: 8}"))
     done = leadline("run", tiny, "--quick", "--json", "--policies", f"{table}, off")
     assert done.exit_code == 0
     assert table in done.stdout

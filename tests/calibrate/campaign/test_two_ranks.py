@@ -44,7 +44,7 @@ def test_two_processes_run_as_many_windows_end_and_write_one_profile(tmp_path: P
     config, script, out = tmp_path / "pair.json", tmp_path / "rank.py", tmp_path / "out" / "two.json"
     config.write_text(json.dumps({**PRESETS["tiny"].config, "num_key_value_heads": 2}))
     script.write_text(RANK)
-    arguments = ["--device", "cpu", "--model", str(config), "--drafter", "none", "--quick", "--budget", "10s"]
+    arguments = ["--device", "cpu", "--model", str(config), "--drafter", "none", "--quick", "--budget", "20s"]
     command = ["torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(script), str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", *command, *arguments, "--out", str(out)],

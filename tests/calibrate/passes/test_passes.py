@@ -253,27 +253,28 @@ def test_a_cell_beyond_memory_is_skipped_and_the_bench_lives_on(
 
 @pytest.mark.parametrize(("pool", "fill"), [(KvCache, "_filled"), (StateCache, "_state")])
 @pytest.mark.parametrize("at", range(1, 8))
-def test_a_pool_that_fills_up_midway_is_left_empty_and_smaller_cells_still_run(
+def test_a_pool_that_does_not_fit_midway_is_made_anew_by_the_next_smaller_cell(
     pool: type, fill: str, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ``at``-th tensor of a larger pool does not fit, of the keys and values or of the states."""
-    bench = build(BenchSpec(shapes.HYBRID, max_sequences=8, max_context=64))
-    bench.prepare(cell("verify", sequences=1))
+    stack = build(BenchSpec(shapes.HYBRID, max_sequences=8, max_context=64)).target.stack
+    stack.plan(Part([20], 4))
     real, made = getattr(pool, fill), 0
 
     def filled(self: object, *arguments: object) -> Tensor:
         nonlocal made
         made += 1
-        if made % at == 0:
+        if made == at:
             raise RuntimeError("CUDA out of memory")
         return real(self, *arguments)  # type: ignore[no-any-return]
 
-    with monkeypatch.context() as patched:
+    with monkeypatch.context() as patched, suppress(RuntimeError):
         patched.setattr(pool, fill, filled)
-        with suppress(OutOfMemory):
-            bench.prepare(cell("verify", sequences=8))
-    for sequences in (1, 2, 8):
-        bench.prepare(cell("verify", sequences=sequences))()
+        stack.plan(Part([20] * 8, 4))
+    for rows in (2, 8):
+        stack.plan(Part([20] * rows, 4))
+        pools = (stack.kv.keys, stack.kv.values), (stack.state.states, stack.state.inputs)
+        assert [[len(each) for each in both] for both in pools] == [[1, 1], [3, 3]]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
