@@ -40,7 +40,7 @@ def test_its_terms_come_out_of_its_cells_again(profile: Profile) -> None:
 
 def test_held_out_cells_are_predicted_within_ten_percent(profile: Profile) -> None:
     """Mean leave-one-out error of every pass of target and drafter; whole rounds within five percent."""
-    for name in ("verify", "accept", "draft.first", "draft.next"):
+    for name in ("verify", "accept", "draft.first", "draft.next", "eagle.first", "eagle.next"):
         held_out = profile.fit[name].leave_one_out
         assert held_out is not None
         assert held_out.mean < 10
