@@ -80,11 +80,6 @@ class DrawnProcess:
         """Most drafts in a round."""
         return len(self.by_depth)
 
-    @property
-    def has_confidence(self) -> bool:
-        """Whether paths can be asked for claims."""
-        return self.claims is not None
-
     def path(self, request: int, prompt_tokens: int, output_tokens: int) -> DrawnPath:
         """Path of request number ``request``."""
         count = output_tokens + self.max_depth

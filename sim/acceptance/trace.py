@@ -55,11 +55,6 @@ class TraceProcess:
     claims: Claims | None
     mean_tokens: Callable[[int], float]
 
-    @property
-    def has_confidence(self) -> bool:
-        """Whether paths can be asked for claims."""
-        return self.claims is not None or all(row.confidence is not None for row in self.rows)
-
     def path(self, request: int, prompt_tokens: int, output_tokens: int) -> DrawnPath:
         """Path of request number ``request``."""
         row = self.rows[self._row(request)]

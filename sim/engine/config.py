@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from sim.units import Config, DurationNs
+from sim.units import Bytes, Config, DurationNs
 
 PresetName = Literal["ideal", "vllm_v1"]
 
@@ -76,6 +76,9 @@ class EngineConfig(Config):
     block_size: int = Field(default=16, ge=1, description="tokens per KV block")
     kv_blocks: int | None = Field(
         default=None, ge=2, description="KV blocks; default: from the device's memory"
+    )
+    kv_cache_memory: Bytes | None = Field(
+        default=None, description="memory for KV blocks, as in 40GiB; default: what the weights leave"
     )
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
     long_prefill_token_threshold: int = Field(

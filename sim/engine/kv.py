@@ -49,8 +49,13 @@ def blocks_in_memory(profile: Profile, drafter: Drafter | None, block_size: int,
             f"{profile.name}: weights take {weights / 1e9:.1f} GB of {memory / 1e9:.1f} GB usable; "
             "raise gpu_memory_utilization or use more devices"
         )
+    return blocks_in(memory - weights, profile, drafter, block_size)
+
+
+def blocks_in(memory_bytes: float, profile: Profile, drafter: Drafter | None, block_size: int) -> int:
+    """KV blocks, of target and drafter together, that ``memory_bytes`` hold."""
     per_block = block_bytes(profile, drafter, block_size)
-    return int((memory - weights) / per_block) if per_block else 1 << 40
+    return int(memory_bytes / per_block) if per_block else 1 << 40
 
 
 def state_blocks(profile: Profile, drafter: Drafter | None, block_size: int) -> int:

@@ -13,7 +13,7 @@ from sim.cost.step_cost import DraftHabits, StepCost
 from sim.engine.batch import Arena, Sequence
 from sim.engine.client import Client
 from sim.engine.config import EngineConfig
-from sim.engine.kv import BlockPool, blocks_in_memory, state_blocks
+from sim.engine.kv import BlockPool, blocks_in, blocks_in_memory, state_blocks
 from sim.engine.replica import Replica
 from sim.engine.scheduler import Scheduler
 from sim.errors import InputError
@@ -86,11 +86,14 @@ def _draw(processes: tuple[AcceptanceProcess, ...], sequence: Sequence) -> Path:
 
 
 def _kv_blocks(setup: Setup, drafter: Drafter | None) -> int:
-    """Usable KV blocks: as configured or from memory, less the null block."""
-    engine = setup.engine
-    blocks = engine.kv_blocks or blocks_in_memory(
-        setup.profile, drafter, engine.block_size, engine.gpu_memory_utilization
-    )
+    """Usable KV blocks: as configured, or what the memory holds; less the null block."""
+    engine, profile = setup.engine, setup.profile
+    if engine.kv_blocks is not None:
+        blocks = engine.kv_blocks
+    elif engine.kv_cache_memory is not None:
+        blocks = blocks_in(engine.kv_cache_memory, profile, drafter, engine.block_size)
+    else:
+        blocks = blocks_in_memory(profile, drafter, engine.block_size, engine.gpu_memory_utilization)
     return blocks - int(engine.behaviour.null_block)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrate.profile import Device, Drafter, ModelWork, Profile, Target, Term
+from sim.cost.step_cost import StepCost
+from sim.policies.base import Batch
 from sim.workload.requests import Requests
 
 
@@ -80,6 +83,24 @@ def requests(
         class_id=np.zeros(n, dtype=np.int64),
         max_concurrency=max_concurrency,
     )
+
+
+def view(cost: StepCost, sequences: int, context: int, **given: Any) -> Batch:
+    """What a policy sees of ``sequences`` equal sequences, nothing waiting."""
+    n = sequences
+    plain: dict[str, Any] = {
+        "now_ns": 0,
+        "scheduled": n,
+        "running": n,
+        "waiting": 0,
+        "step_tokens": n,
+        "max_depth": 7,
+        "request": np.arange(n),
+        "class_id": np.zeros(n, dtype=np.int64),
+        "context_tokens": np.full(n, context),
+        "remaining_tokens": np.full(n, 100),
+    }
+    return Batch(**(plain | given), cost=cost)
 
 
 @dataclass(frozen=True)

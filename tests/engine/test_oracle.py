@@ -10,7 +10,7 @@ from calibrate.profile import Curve, Term
 from sim.cost.step_cost import DraftHabits, StepCost
 from sim.policies.base import Batch
 from sim.policies.oracle import Oracle
-from tests.engine.modelled import linear_profile
+from tests.engine.modelled import linear_profile, view
 
 
 @st.composite
@@ -31,20 +31,7 @@ def states(draw: st.DrawFn) -> Batch:
     habits = draw(st.sampled_from([engine, ideal]))
     cost = StepCost(profile.model_copy(update={"target": target}), profile.drafters["d"], 256, (), habits)
     ints = st.lists(st.integers(0, 7), min_size=n, max_size=n)
-    return Batch(
-        now_ns=0,
-        scheduled=n,
-        running=n,
-        waiting=0,
-        step_tokens=n,
-        max_depth=7,
-        request=np.arange(n),
-        class_id=np.zeros(n, dtype=np.int64),
-        context_tokens=np.full(n, 100),
-        remaining_tokens=np.full(n, 100),
-        cost=cost,
-        run=np.array(draw(ints)),
-    )
+    return view(cost, n, 100, run=np.array(draw(ints)))
 
 
 def rate(batch: Batch, depths: np.ndarray) -> float:

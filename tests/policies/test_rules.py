@@ -17,7 +17,7 @@ from sim.policies.off import Off
 from sim.policies.per_batch_size import PerBatchSizeConfig
 from sim.policies.registry import POLICIES
 from sim.policies.static import StaticConfig
-from tests.engine.modelled import linear_profile
+from tests.engine.modelled import linear_profile, view
 
 PROFILE = linear_profile(20.0, 0.5, 1e-4, draft=(2.0, 0.05, 1.5))
 COST = StepCost(PROFILE, PROFILE.drafters["d"], 4096)
@@ -26,19 +26,11 @@ COST = StepCost(PROFILE, PROFILE.drafters["d"], 4096)
 def batch(sequences: int, scheduled: int | None = None, running: int | None = None) -> Batch:
     """A batch of equal sequences."""
     n = sequences
-    return Batch(
-        now_ns=0,
-        scheduled=n if scheduled is None else scheduled,
-        running=n if running is None else running,
-        waiting=0,
-        step_tokens=n,
-        max_depth=7,
-        request=np.arange(n),
-        class_id=np.zeros(n, dtype=np.int64),
-        context_tokens=np.full(n, 500),
-        remaining_tokens=np.full(n, 100),
-        cost=COST,
-    )
+    counts = {
+        "scheduled": n if scheduled is None else scheduled,
+        "running": n if running is None else running,
+    }
+    return view(COST, n, 500, **counts)
 
 
 def test_every_policy_stands_in_the_registry_under_its_own_name() -> None:
