@@ -174,13 +174,16 @@ def scenarios(
 
 
 @app.command()
-def policies() -> None:
-    """List the depth policies."""
-    from sim.policies.custom import CustomConfig
-    from sim.policies.registry import POLICIES
+def policies(
+    name: Annotated[str | None, typer.Argument(help="Explain this one: rule, source, parameters.")] = None,
+) -> None:
+    """List the depth policies, or explain one."""
+    from sim.policies.explain import explain, summaries
 
-    known = {**POLICIES, "module:Class": CustomConfig}
-    _lines({name: (config.__doc__ or "").partition("\n")[0] for name, config in known.items()})
+    if name is None:
+        _lines(summaries())
+    else:
+        _output().print(explain(name), highlight=False, markup=False)
 
 
 def _lines(described: dict[str, str]) -> None:

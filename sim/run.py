@@ -216,6 +216,7 @@ def prepare(scenario: Scenario, policy: PolicyConfig, seed: int) -> Setup:
         engine=scenario.engine,
         processes=_processes(scenario, seed, depth),
         max_depth=depth,
+        tpot_limits_ns=tuple(slo.tpot or 0 for slo in scenario.slos.values()),
     )
 
 

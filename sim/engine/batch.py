@@ -27,7 +27,9 @@ ACCEPTED: Final = 11
 LAST_EMIT: Final = 12  # when it last emitted tokens, ns
 FRESH: Final = 13  # 1 until it emits for the first time since it was (re)admitted
 CLASS: Final = 14
-ROWS: Final = 15
+PROMPT: Final = 15  # prompt tokens
+FIRST: Final = 16  # when it emitted its first token, ns; -1 before
+ROWS: Final = 17
 
 
 @dataclass(slots=True)
@@ -118,6 +120,8 @@ class RunningBatch:
             sequence.last_emit_ns,
             1,
             sequence.class_id,
+            sequence.prompt_tokens,
+            sequence.first_token_ns,
         )
         self.live[sequence.request] = sequence
         self.n = i + 1

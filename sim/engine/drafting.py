@@ -7,7 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.cost.step_cost import StepCost
-from sim.engine.batch import CLASS, DRAFT, END, GRANTED, POINTER, REQUEST, TOKENS, Int64
+from sim.engine.batch import (
+    CLASS,
+    DRAFT,
+    END,
+    FIRST,
+    GRANTED,
+    POINTER,
+    PROMPT,
+    REQUEST,
+    TOKENS,
+    Int64,
+)
 from sim.engine.config import Behaviour
 from sim.engine.plan import Plan
 from sim.engine.scheduler import Scheduler
@@ -37,10 +48,17 @@ class Drafting:
     """
 
     def __init__(
-        self, scheduler: Scheduler, cost: StepCost, policy: Policy, behaviour: Behaviour, max_depth: int
+        self,
+        scheduler: Scheduler,
+        cost: StepCost,
+        policy: Policy,
+        behaviour: Behaviour,
+        max_depth: int,
+        tpot_limits_ns: tuple[int, ...] = (),
     ) -> None:
         self.scheduler, self.batch, self.cost, self.policy = scheduler, scheduler.batch, cost, policy
         self.behaviour, self.max_depth = behaviour, max_depth
+        self.tpot_limits_ns = np.array(tpot_limits_ns or (0,), dtype=np.int64)
 
     def choose(self, plan: Plan, survivors: Int64 | None, now: int) -> Depths:
         """Ask the policy, cap its answer, and give the survivors their drafts.
@@ -58,10 +76,17 @@ class Drafting:
             depths = np.where(found.take(self._rows(POINTER, survivors)), depths, 0)
         carried = depths
         if self.policy.wants_confidence:
-            claims = self.scheduler.arena.claims.take(self._rows(POINTER, survivors), axis=0)
-            carried = np.minimum(self._checked(self.policy.verify_depths(view, depths, claims), view), depths)
+            depths, carried = self._trimmed(view, depths, survivors)
         self._carry(carried, survivors)
         return depths
+
+    def _trimmed(self, view: Batch, depths: Depths, survivors: Int64 | None) -> tuple[Depths, Depths]:
+        """What is proposed and what is verified of ``depths``, by the confidence of the drafts."""
+        policy = self.policy
+        claims = self.scheduler.arena.claims.take(self._rows(POINTER, survivors), axis=0)
+        depths = _least(self._checked(policy.stop_depths(view, depths, claims), view), depths)
+        claims *= np.arange(claims.shape[1]) < np.reshape(depths, (-1, 1))
+        return depths, _least(self._checked(policy.verify_depths(view, depths, claims), view), depths)
 
     def _checked(self, depths: Depths, view: Batch) -> Depths:
         """A policy's answer cut to the engine's depth; ``InputError`` if it is no answer."""
@@ -97,7 +122,7 @@ class Drafting:
         tokens, pointers = self._shown(TOKENS, survivors), self._rows(POINTER, survivors)
         future = self.policy.clairvoyant
         ends = self._rows(END, survivors) if future else self.scheduler.max_model_len
-        return Batch(
+        view = Batch(
             now_ns=now,
             scheduled=plan.sequences,
             running=self.batch.n,
@@ -111,6 +136,16 @@ class Drafting:
             cost=self.cost,
             run=self.scheduler.arena.runs.take(pointers).astype(np.int64) if future else None,
         )
+        if self.policy.wants_progress:
+            self._show_progress(view, survivors)
+        return view
+
+    def _show_progress(self, view: Batch, survivors: Int64 | None) -> None:
+        """Add what each sequence has produced, since when, and how fast it should."""
+        first = self._rows(FIRST, survivors)
+        view.output_tokens = view.context_tokens - self._rows(PROMPT, survivors)
+        view.since_first_ns = np.where(first < 0, 0, view.now_ns - first)
+        view.tpot_limit_ns = self.tpot_limits_ns.take(view.class_id)
 
     def _shown(self, row: int, survivors: Int64 | None) -> Int64:
         """One row for a policy's eyes: it cannot be written to."""
@@ -161,3 +196,10 @@ class Drafting:
         tokens = self._rows(TOKENS, survivors)
         reach = [depths > level for level in range(1, depth)]
         return rows, context, tuple((1, int(r.sum()), int(tokens[r].sum())) for r in reach)
+
+
+def _least(asked: Depths, most: Depths) -> Depths:
+    """The smaller of two answers for every sequence; one for all stays one for all."""
+    if isinstance(asked, int) and isinstance(most, int):
+        return min(asked, most)
+    return np.minimum(asked, most)

@@ -7,7 +7,7 @@ from array import array
 import numpy as np
 
 from sim.cost.step_cost import StepCost
-from sim.engine.batch import FRESH, LAST_EMIT, REQUEST, Int64, Sequence
+from sim.engine.batch import FIRST, FRESH, LAST_EMIT, REQUEST, Int64, Sequence
 from sim.engine.drafting import Drafted
 from sim.engine.plan import Plan
 from sim.engine.scheduler import Scheduler
@@ -60,6 +60,8 @@ class Journal:
             sequence = batch.live[request]
             if sequence.first_token_ns < 0:
                 sequence.first_token_ns = end
+        first = batch.a[FIRST]
+        first[fresh] = np.where(first[fresh] < 0, end, first[fresh])
 
     def finish(self, sequence: Sequence, end: int) -> None:
         """Append the row of a finished request."""

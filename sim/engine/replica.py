@@ -52,10 +52,11 @@ class Replica:
         max_depth: int,
         overhead_ns: int = 0,
         keep_steps: bool = True,
+        tpot_limits_ns: tuple[int, ...] = (),
     ) -> None:
         self.env, self.scheduler, self.batch = env, scheduler, scheduler.batch
         self.cost, self.policy, self.overhead_ns = cost, policy, overhead_ns
-        self.drafting = Drafting(scheduler, cost, policy, behaviour, max_depth)
+        self.drafting = Drafting(scheduler, cost, policy, behaviour, max_depth, tpot_limits_ns)
         self.journal = Journal(scheduler, keep_steps)
         self.done: Callable[[int], None] = lambda request: None
         self.finished: list[int] = []
@@ -100,7 +101,7 @@ class Replica:
         self.journal.stamp(plan, now + latency)
         self._retire(survivors, now + latency)
         if learns:
-            self.policy.observe(Outcome(latency, requests, plan.verified, accepted))
+            self.policy.observe(Outcome(latency, requests, plan.verified, accepted, plan.prefill_tokens))
         return latency
 
     def _plan(self) -> Plan:

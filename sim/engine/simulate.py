@@ -26,7 +26,8 @@ from sim.workload.requests import Requests
 class Setup:
     """Everything one run needs; ``processes`` has one acceptance process per request class.
 
-    ``max_depth`` is the depth that the engine is configured for (``num_speculative_tokens``).
+    ``max_depth`` is the depth that the engine is configured for (``num_speculative_tokens``);
+    ``tpot_limits_ns`` the TPOT limit of every class, 0 for none, for policies that mind it.
     """
 
     requests: Requests
@@ -36,6 +37,7 @@ class Setup:
     processes: tuple[AcceptanceProcess, ...]
     max_depth: int
     keep_steps: bool = True
+    tpot_limits_ns: tuple[int, ...] = ()
 
 
 def simulate(setup: Setup, policy: Policy) -> RunRecords:
@@ -77,7 +79,17 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         uniform=behaviour.draft_uniformly,
     )
     cost = StepCost(setup.profile, drafter, asked, behaviour.capture_sizes, habits)
-    return Replica(env, scheduler, cost, policy, behaviour, depth, engine.step_overhead, setup.keep_steps)
+    return Replica(
+        env,
+        scheduler,
+        cost,
+        policy,
+        behaviour,
+        depth,
+        engine.step_overhead,
+        setup.keep_steps,
+        setup.tpot_limits_ns,
+    )
 
 
 def _draw(processes: tuple[AcceptanceProcess, ...], sequence: Sequence) -> Path:

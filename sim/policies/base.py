@@ -1,7 +1,8 @@
 """The policy contract: how deep to speculate, decided from what a real engine knows.
 
-A policy is asked twice per step. ``draft_depths`` chooses how many drafts to propose for each
-sequence, before drafting; ``verify_depths`` how many of them to verify, after it (default: all).
+A policy is asked up to three times per step. ``draft_depths`` chooses how many drafts to propose for
+each sequence, before drafting; ``stop_depths`` where drafting stops, from the drafts' confidences as
+they come (default: nowhere); ``verify_depths`` how many of the proposed to verify (default: all).
 ``observe`` tells it what became of a step. A policy never sees the future: only a policy with
 ``clairvoyant = True`` (the oracle) receives run lengths.
 """
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from sim.cost.step_cost import StepCost
 
 Int64 = NDArray[np.int64]
+Claims = NDArray[np.float32]
+"""Confidences, shape (sequences, max_depth): the claimed acceptance of each draft, given those before."""
 Depths = int | Int64
 """One depth for all sequences, or one per sequence (int64, shape (sequences,))."""
 
@@ -33,6 +36,9 @@ class Batch:
     ``remaining_tokens`` is what the context limit leaves: an engine does not know when an answer
     will end. Clairvoyant policies get the true number, and in ``run`` the drafts that would be
     accepted; for all others ``run`` is ``None``.
+
+    The last three are given only to policies with ``wants_progress``: tokens produced so far, the time
+    since the first of them (0 before it), and the TPOT limit of the sequence's class (0: none).
     """
 
     now_ns: int
@@ -47,6 +53,9 @@ class Batch:
     remaining_tokens: Int64
     cost: StepCost
     run: Int64 | None = None
+    output_tokens: Int64 | None = None
+    since_first_ns: Int64 | None = None
+    tpot_limit_ns: Int64 | None = None
 
     @property
     def sequences(self) -> int:
@@ -58,13 +67,24 @@ class Batch:
 class Outcome:
     """What one step did: per sequence that emitted, its request, drafts verified and accepted.
 
-    ``step_ns`` is the whole step's latency. Arrays are int64 of one entry per emitting sequence.
+    ``step_ns`` is the whole step's latency; ``prefill_tokens`` were computed in it, too. Arrays are
+    int64 of one entry per emitting sequence; ``drafted`` counts the drafts that were verified.
     """
 
     step_ns: int
     request: Int64
     drafted: Int64
     accepted: Int64
+    prefill_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Shape of a draft tree: ``depth`` levels, up to ``width`` children a node, ``nodes`` verified."""
+
+    width: int
+    depth: int
+    nodes: int
 
 
 class Policy(Protocol):
@@ -73,17 +93,30 @@ class Policy(Protocol):
     clairvoyant: bool
     wants_confidence: bool
     wants_outcomes: bool
+    wants_progress: bool
     drafts: bool
     """False only for ``off``: no drafter is loaded and none runs."""
+    tree: Tree | None
+    """Shape of the draft trees, if drafts are no chains; depths then count nodes."""
+    acceptance_loss: float
+    """Share of acceptance that a sequence loses once it has lived through a step at depth 0."""
 
     def draft_depths(self, batch: Batch) -> Depths:
         """Drafts to propose per sequence; whole numbers from 0, cut to ``batch.max_depth``."""
         ...
 
-    def verify_depths(self, batch: Batch, depths: Depths, confidence: NDArray[np.float32]) -> Depths:
+    def stop_depths(self, batch: Batch, depths: Depths, confidence: Claims) -> Depths:
+        """Drafts really proposed per sequence, at most ``depths``; asked only if ``wants_confidence``.
+
+        Whether draft ``j`` (from 0) is proposed may depend on confidences of drafts before ``j``
+        alone: drafting is sequential. Passes that were not run cost nothing.
+        """
+        ...
+
+    def verify_depths(self, batch: Batch, depths: Depths, confidence: Claims) -> Depths:
         """Drafts to verify per sequence, at most ``depths``; asked only if ``wants_confidence``.
 
-        ``confidence`` has shape (sequences, max_depth): the claim for each proposed draft.
+        ``confidence`` is 0 for drafts that were not proposed.
         """
         ...
 
@@ -98,9 +131,16 @@ class PolicyDefaults:
     clairvoyant = False
     wants_confidence = False
     wants_outcomes = False
+    wants_progress = False
     drafts = True
+    tree: Tree | None = None
+    acceptance_loss = 0.0
 
-    def verify_depths(self, batch: Batch, depths: Depths, confidence: NDArray[np.float32]) -> Depths:
+    def stop_depths(self, batch: Batch, depths: Depths, confidence: Claims) -> Depths:
+        """Propose everything that was asked for."""
+        return depths
+
+    def verify_depths(self, batch: Batch, depths: Depths, confidence: Claims) -> Depths:
         """Verify everything proposed."""
         return depths
 

@@ -20,8 +20,9 @@ from sim.policies.base import Policy
 from sim.policies.config import Bounds, PolicyConfig
 
 _NEEDED = (
-    *("draft_depths", "verify_depths", "observe"),
-    *("clairvoyant", "wants_confidence", "wants_outcomes", "drafts"),
+    *("draft_depths", "stop_depths", "verify_depths", "observe"),
+    *("clairvoyant", "wants_confidence", "wants_outcomes", "wants_progress", "drafts"),
+    *("tree", "acceptance_loss"),
 )
 
 

@@ -15,15 +15,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from sim.cost.step_cost import StepCost
 from sim.policies.base import Batch, Depths, Outcome, PolicyDefaults
 from sim.policies.config import Bounds, PolicyConfig
-
-Float = NDArray[np.float64]
+from sim.policies.times import RoundTimes
 
 
 class Goodput(PolicyDefaults):
@@ -33,33 +29,19 @@ class Goodput(PolicyDefaults):
 
     def __init__(self, max_depth: int, start: float, weight: float, explore_every: int) -> None:
         self.acceptance, self.weight, self.explore_every = start, weight, explore_every
-        self.depths = np.arange(max_depth + 1)
+        self.times = RoundTimes(max_depth)
         self.idle_steps = 0
-        self._cost: StepCost | None = None
-        self._lines: dict[int, tuple[Float, Float]] = {}
 
     def draft_depths(self, batch: Batch) -> Depths:
         """The depth with the highest estimated goodput."""
         if batch.sequences == 0:
             return 0
-        fixed, per_context = self._round_line(batch.cost, batch.sequences)
-        time = fixed + per_context * int(batch.context_tokens.sum())
-        tokens = (self.acceptance**self.depths).cumsum()
-        best = int((tokens / time).argmax())
+        tokens = (self.acceptance**self.times.depths).cumsum()
+        best = int((tokens / self.times.uniform(batch)).argmax())
         self.idle_steps = 0 if best else self.idle_steps + 1
         if best == 0 and self.explore_every and self.idle_steps % self.explore_every == 0:
-            return min(1, len(self.depths) - 1)
+            return min(1, self.times.max_depth)
         return best
-
-    def _round_line(self, cost: StepCost, sequences: int) -> tuple[Float, Float]:
-        """Round time by depth as a straight line over KV tokens: (at none, per token), ns."""
-        if cost is not self._cost:
-            self._cost, self._lines = cost, {}
-        if sequences not in self._lines:
-            none = cost.round_ns(sequences, self.depths, 0.0)
-            slope = (cost.round_ns(sequences, self.depths, 1e6) - none) / 1e6
-            self._lines[sequences] = none, slope
-        return self._lines[sequences]
 
     def observe(self, outcome: Outcome) -> None:
         """Move the acceptance estimate towards this step's."""
