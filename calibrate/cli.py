@@ -1,11 +1,14 @@
 """``leadline calibrate``: times draft and verify passes on this machine and writes a profile.
 
+Its command ``record-acceptance`` trains a small pair of models and records which drafts survive.
+
 Exit codes: 0 done, 2 wrong options or cells that are refused as a profile (they are kept), 130
 interrupted (what was measured is written, if it makes a profile).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -36,6 +39,7 @@ REFUSED, INTERRUPTED = 2, 130
 
 @app.callback()
 def calibrate(
+    context: typer.Context,
     model: Annotated[str, typer.Option(help="A preset's name, or a config.json.")] = "cpu-small",
     drafter: Annotated[
         list[str] | None,
@@ -55,12 +59,49 @@ def calibrate(
     ] = None,
 ) -> None:
     """Time draft and verify passes on this machine and write a profile."""
+    if context.invoked_subcommand is not None:
+        return
     began = time.monotonic()
     with _messages():
         given = _out(out)
         options = _options(model, drafter or [], device, dtype, threads, seed, quick, sampling, layers, given)
         path = given or Path(f"{options.name}.json")
         _calibrate(options, path, seconds(budget), resume, began)
+
+
+@app.command("record-acceptance")
+def record_acceptance(
+    out: Annotated[Path, typer.Option(help="A folder: traces, what they say, and the models.")],
+    temperature: Annotated[
+        list[str] | None, typer.Option(help="greedy or a number; may be given again (default: greedy, 1).")
+    ] = None,
+    requests: Annotated[int, typer.Option(help="Rows of a trace; a block drafter's has a quarter.")] = 256,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    seed: Annotated[int, typer.Option(help="Of weights, text and draws.")] = 0,
+) -> None:
+    """Train small byte models on Python's own library (minutes, once) and record which drafts survive."""
+    with _messages():
+        from calibrate.recording import run
+        from calibrate.recording.pair import Recipe
+
+        temperatures = tuple(_temperature(text) for text in temperature or ("greedy", "1"))
+        command = f"leadline calibrate {shlex.join(_given())}"
+        options = run.Options(
+            out, temperatures, requests, threads=threads, command=command, recipe=Recipe(seed)
+        )
+        for path in run.run(options, _err):
+            typer.echo(path)
+
+
+def _temperature(text: str) -> float:
+    """0 for ``greedy``, else the positive number; ``ValueError`` for anything else."""
+    try:
+        value = 0.0 if text == "greedy" else float(text)
+    except ValueError:
+        value = math.nan
+    if not (text == "greedy" or 0 < value < math.inf):
+        raise ValueError(f"--temperature {text!r} is neither greedy nor a positive number")
+    return value
 
 
 def seconds(text: str) -> float:

@@ -209,13 +209,15 @@ def prepare(scenario: Scenario, policy: PolicyConfig, seed: int) -> Setup:
     profile = _profile(scenario.profile_path).in_mode(scenario.profile_mode)
     drafter = None if policy.policy == "off" else scenario.drafter_of(profile)
     depth = scenario.max_depth(drafter, policy)
+    levels = policy.depth if policy.verified > policy.depth else depth
     return Setup(
         requests=build_requests(scenario.workload, seed, scenario.locate),
         profile=profile,
         drafter=drafter,
         engine=scenario.engine,
-        processes=_processes(scenario, seed, depth),
+        processes=_processes(scenario, seed, levels),
         max_depth=depth,
+        seed=seed,
         tpot_limits_ns=tuple(slo.tpot or 0 for slo in scenario.slos.values()),
     )
 
@@ -228,7 +230,7 @@ def _profile(path: Path) -> Profile:
 def _processes(scenario: Scenario, seed: int, depth: int) -> tuple[AcceptanceProcess, ...]:
     """One acceptance process per request class."""
     return tuple(
-        build_process(config or NO_DRAFTS, seed, max(depth, 1), scenario.locate)
+        build_process(config or NO_DRAFTS, seed, max(depth, 1), scenario.locate_acceptance)
         for config in scenario.acceptances
     )
 

@@ -27,6 +27,7 @@ COMMAND = (
 )
 LLAMA_8B = "model_configs/meta-llama--Meta-Llama-3.1-8B.json"
 QWEN_27B = "model_configs/Qwen--Qwen3.5-27B.json"
+QWEN_8B = "model_configs/Qwen--Qwen3-8B.json"
 QWEN_30B = "model_configs/Qwen--Qwen3-30B-A3B.json"
 
 
@@ -64,6 +65,7 @@ ERROR = StatedError(
 )
 
 _EAGLE3_LLAMA = Draft("eagle3", "eagle", eagle3_head, "draft_configs/llama3-8B-eagle3.json", 8)
+_EAGLE3_QWEN = Draft("eagle3", "eagle", eagle3_head, "draft_configs/qwen3-8b-eagle3.json", 8)
 _EAGLE3_30B = Draft("eagle3", "eagle", eagle3_head, "draft_configs/qwen3-30B-A3B-eagle3.json", 8)
 _DRAFTS_27B = (
     Draft("qwen3.5-0.8b", "draft_model", from_config, "", 16),
@@ -110,6 +112,7 @@ _A100 = (
 
 RECIPES = (
     Recipe("llama-3.1-8b-h100", H100, LLAMA_8B, "Llama-3.1-8B", VLLM_010, (_EAGLE3_LLAMA,), ngram=True),
+    Recipe("qwen3-8b-h100", H100, QWEN_8B, "Qwen3-8B", VLLM_024, (_EAGLE3_QWEN,)),
     Recipe("qwen3.5-27b-h200", H200, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN),
     Recipe("qwen3.5-27b-h100", H100, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN),
     Recipe(

@@ -12,6 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.policies.base import Tree
+
 
 class Path(Protocol):
     """One request's future."""
@@ -28,6 +30,14 @@ class Path(Protocol):
     @property
     def found(self) -> NDArray[np.bool_] | None:
         """Positions at which the drafter has anything to propose; ``None``: at all of them."""
+        ...
+
+    def reach(self, tree: Tree, /) -> NDArray[np.uint16]:
+        """Nodes of a tree that must be verified for its drafts to be accepted, shape (output_tokens, depth).
+
+        ``[p, j]`` is for draft ``j`` of a round started at ``p``; more than ``tree.nodes``: never.
+        ``InputError`` where nothing says how good lower-ranked candidates are.
+        """
         ...
 
     def confidence(self) -> NDArray[np.float32]:

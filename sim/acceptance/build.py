@@ -19,16 +19,19 @@ from sim.acceptance.config import (
     BetaAcceptance,
     IidAcceptance,
     LatentAcceptance,
+    MarkovAcceptance,
     MeanLengthAcceptance,
     PerPositionAcceptance,
     TraceAcceptance,
-    geometric_tokens,
 )
 from sim.acceptance.latent import Latent, centre_for_mean
 from sim.acceptance.lookup import with_match
+from sim.acceptance.markov import Markov, good_share, survival_from, survival_in_walks
 from sim.acceptance.paths import MAX_DEPTH, Chance, DrawnProcess, certain
-from sim.acceptance.survey import Estimate, Survey
-from sim.acceptance.trace import TraceProcess, read_trace
+from sim.acceptance.replay import TraceProcess, conditional_rates, tokens_per_round
+from sim.acceptance.survey import Survey
+from sim.acceptance.trace import read_trace
+from sim.acceptance.trees import Siblings
 from sim.errors import InputError
 from sim.streams import uniforms
 
@@ -61,35 +64,59 @@ def _process(
         return _trace(config, seed, max_depth, locate(config.path))
     model = _model(config, seed, max_depth)
     claims = make_claims(config.confidence, seed, model.base)
-    return DrawnProcess(seed, model.by_depth, model.chance, config.decay, claims, cache(model.mean_tokens))
+    return DrawnProcess(
+        seed,
+        model.by_depth,
+        model.chance,
+        config.decay,
+        claims,
+        cache(lambda depth: 1 + float(model.survival(depth).sum())),
+        Siblings(config.sibling, cache(model.base)),
+    )
 
 
 class _Model(NamedTuple):
     """What distinguishes one parametric process from another.
 
     ``by_depth`` and ``base()`` have shape (max_depth,): a draft's rate beside its token's chance,
-    and acceptance by depth over the population of start positions.
+    and acceptance by depth over the population of start positions. ``survival(k)`` has shape (k,):
+    the share of rounds that accept at least 1, 2, ... of k drafts in long generations at depth k.
     """
 
     by_depth: Floats
     chance: Chance
     base: Callable[[], Floats]
-    mean_tokens: Callable[[int], float]
+    survival: Callable[[int], Floats]
+
+
+def expected_survival(config: AcceptanceConfig, depth: int) -> Floats:
+    """Share of rounds of ``depth`` drafts that accept at least 1, 2, ... of them, shape (depth,).
+
+    Over the rounds of long requests of equal output: what engines count as unconditional rates.
+    ``InputError`` for a recording, which is walked instead.
+    """
+    if isinstance(config, TraceAcceptance):
+        raise InputError(f"{config.path}: a recording has no rates of its own; fit a process to it")
+    return _model(config, _SURVEY_SEED, depth).survival(depth)
 
 
 def _model(config: AcceptanceConfig, seed: int, max_depth: int) -> _Model:
-    if isinstance(config, IidAcceptance | MeanLengthAcceptance):
+    if isinstance(config, MeanLengthAcceptance):
         return _by_depth(np.full(max_depth, config.alpha))
+    if isinstance(config, IidAcceptance):
+        return _by_depth(config.alpha * config.decays(max_depth))
     if isinstance(config, PerPositionAcceptance):
         return _by_depth(config.rates(max_depth))
     if isinstance(config, BetaAcceptance):
         return _beta(config, seed, max_depth)
+    if isinstance(config, MarkovAcceptance):
+        return _markov(config, seed, max_depth)
     assert isinstance(config, LatentAcceptance)
     return _latent(config, seed, max_depth)
 
 
 def _by_depth(rates: Floats) -> _Model:
-    return _Model(rates, certain, lambda: rates, lambda depth: 1 + float(np.cumprod(rates[:depth]).sum()))
+    return _Model(rates, certain, lambda: rates, lambda depth: np.cumprod(rates[:depth], dtype=np.float64))
 
 
 def _beta(config: BetaAcceptance, seed: int, max_depth: int) -> _Model:
@@ -98,16 +125,38 @@ def _beta(config: BetaAcceptance, seed: int, max_depth: int) -> _Model:
     Seen from its runs alone, a rate per round is Polya's urn: c_j = (a + j) / (a + b + j), j from 0.
     """
     a, b = config.shape
-    urn = (a + np.arange(max_depth)) / (a + b + np.arange(max_depth))
+    decays = config.decays(max_depth)
+    urn = decays * (a + np.arange(max_depth)) / (a + b + np.arange(max_depth))
     if config.per == "round":
         return _by_depth(urn)
     rates = betaincinv(a, b, _QUANTILES)
 
-    def mean_tokens(depth: int) -> float:
+    def survival(depth: int) -> Floats:
         """Equal outputs spend rounds in inverse proportion to their tokens per round."""
-        return float(1 / np.mean([1 / geometric_tokens(alpha, depth) for alpha in rates]))
+        each = np.cumprod(rates[:, None] * decays[:depth], axis=1)
+        rounds = 1 / (1 + each.sum(axis=1))
+        return np.asarray(rounds @ each / rounds.sum())
 
-    return _Model(np.ones(max_depth), _RequestRate(seed, a, b), lambda: urn, mean_tokens)
+    return _Model(decays, _RequestRate(seed, a, b), lambda: urn, survival)
+
+
+def _markov(config: MarkovAcceptance, seed: int, max_depth: int) -> _Model:
+    chain = Markov(seed, config.good, config.bad, config.leave_good, config.leave_bad)
+    decays, share = config.decays(max_depth), good_share(config.leave_good, config.leave_bad)
+
+    def base() -> Floats:
+        """Acceptance by depth, given the drafts before it, from the stationary start."""
+        start = np.array([share, 1 - share])
+        survival = survival_from(start, chain.rates, chain.transition, decays)
+        before = np.concatenate([[1.0], survival[:-1]])
+        return np.asarray(np.divide(survival, before, out=np.zeros(max_depth), where=before > 0))
+
+    return _Model(
+        decays,
+        chain,
+        base,
+        lambda depth: survival_in_walks(chain.rates, chain.transition, decays[:depth]),
+    )
 
 
 @dataclass(frozen=True)
@@ -129,12 +178,13 @@ def _latent(config: LatentAcceptance, seed: int, max_depth: int) -> _Model:
     def chance(seed: int) -> Latent:
         return Latent(seed, centre, config.spread, config.correlation, config.request_share)
 
-    sample = _Sample(chance(_SURVEY_SEED), max_depth)
+    decays = config.decays(max_depth)
+    sample = _Sample(chance(_SURVEY_SEED), decays)
     return _Model(
-        np.ones(max_depth),
+        decays,
         chance(seed),
         lambda: sample.survey.conditional_rates(max_depth),
-        lambda depth: sample.tokens_per_round(depth).mean,
+        sample.survival,
     )
 
 
@@ -147,17 +197,18 @@ class _Sample:
     """
 
     chance: Chance
-    max_depth: int
+    by_depth: Floats
 
     @cached_property
     def survey(self) -> Survey:
         """Paths of the sample."""
-        process = DrawnProcess(_SURVEY_SEED, np.ones(self.max_depth), self.chance, None, None, float)
+        siblings = Siblings(None, lambda: self.by_depth)
+        process = DrawnProcess(_SURVEY_SEED, self.by_depth, self.chance, None, None, float, siblings)
         return Survey([process.path(i, 1, _SURVEY_TOKENS).run for i in range(_SURVEY_REQUESTS)])
 
-    def tokens_per_round(self, depth: int) -> Estimate:
-        """Tokens per round of walks at ``depth``."""
-        return self.survey.tokens_per_round(depth)
+    def survival(self, depth: int) -> Floats:
+        """Share of rounds that accept at least 1, 2, ... of ``depth`` drafts."""
+        return self.survey.survival(depth)
 
 
 def _trace(config: TraceAcceptance, seed: int, max_depth: int, path: FilePath) -> TraceProcess:
@@ -168,7 +219,8 @@ def _trace(config: TraceAcceptance, seed: int, max_depth: int, path: FilePath) -
             f"{path}: recorded at depth {min(depths)}, which says nothing about depth {max_depth}; "
             "lower the depth or record deeper"
         )
-    survey = Survey([row.accepted for row in rows])
-    claims = make_claims(config.confidence, seed, lambda: survey.conditional_rates(max_depth))
-    mean_tokens = cache(lambda depth: survey.tokens_per_round(depth).mean)
-    return TraceProcess(seed, max_depth, rows, config.assign == "in_order", config.decay, claims, mean_tokens)
+    base = cache(lambda: conditional_rates(rows, max_depth))
+    claims = make_claims(config.confidence, seed, base)
+    mean_tokens = cache(lambda depth: tokens_per_round(rows, depth))
+    in_order, siblings = config.assign == "in_order", Siblings(config.sibling, base)
+    return TraceProcess(seed, max_depth, rows, in_order, config.decay, claims, mean_tokens, siblings)

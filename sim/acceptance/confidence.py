@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
 from sim.acceptance.config import Confidence
+from sim.acceptance.quality import temperature_of_ece
 from sim.streams import uniforms
 
 Floats = NDArray[np.float64]
@@ -25,13 +26,13 @@ class Claims:
     rejected and d for one that would be accepted; d = sqrt(2) * probit(auc) gives the stated AUC
     (the equal-variance binormal model: Green & Swets 1966). The claim is the posterior under the
     population's acceptance rate at that depth, ``base`` of shape (max_depth,), its log odds then
-    divided by ``temperature``. Noise has one stream per depth, so neither a longer output nor a
-    larger depth changes a claim.
+    divided by ``temperature``, one number or one per depth. Noise has one stream per depth, so
+    neither a longer output nor a larger depth changes a claim.
     """
 
     seed: int
     auc: float
-    temperature: float
+    temperature: Floats | float
     base: Floats
 
     def draw(self, request: int, accepted: NDArray[np.bool_], decay: Floats | float = 1.0) -> Claimed:
@@ -56,4 +57,13 @@ def make_claims(config: Confidence | None, seed: int, base: Callable[[], Floats]
     """Claims of the configured quality around the population rates ``base()``; None if not configured."""
     if config is None:
         return None
-    return Claims(seed, config.auc, config.temperature, base())
+    rates = base()
+    return Claims(seed, config.auc, _temperature(config, rates), rates)
+
+
+def _temperature(config: Confidence, base: Floats) -> Floats | float:
+    """The stated temperature, or the one per depth that gives the stated calibration error."""
+    if config.ece is None:
+        return 1.0 if config.temperature is None else config.temperature
+    bold = config.direction != "timid"
+    return np.array([temperature_of_ece(config.ece, config.auc, rate, bold=bold) for rate in base.tolist()])

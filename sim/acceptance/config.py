@@ -36,11 +36,23 @@ class Confidence(Config):
     ``auc`` is the chance that an accepted draft claims more than a rejected one at the same depth,
     among drafts whose predecessors were accepted (published heads and margin estimators: 0.82 to
     0.91, DSpark Fig. 6 and vLLM PR 47808). ``temperature`` divides the claims' log odds: 1 is
-    calibrated, above 1 too timid, below 1 too bold.
+    calibrated, above 1 too timid, below 1 too bold. ``ece`` states the calibration error instead, the
+    mean of |claim - acceptance| at every depth, and ``direction`` which way it errs (DSpark Fig. 6:
+    0.03 to 0.08 raw, at most 0.02 after temperature scaling).
     """
 
     auc: float = Field(0.85, ge=0.5, lt=1)
-    temperature: float = Field(1.0, gt=0)
+    temperature: float | None = Field(None, gt=0, description="divides the claims' log odds; default: 1")
+    ece: float | None = Field(None, ge=0, lt=0.5, description="calibration error; default: by temperature")
+    direction: Literal["bold", "timid"] | None = Field(None, description="of ece; default: bold")
+
+    @model_validator(mode="after")
+    def _one_calibration(self) -> Self:
+        if self.ece is not None and self.temperature is not None:
+            raise ValueError("give either temperature or ece: each says how calibrated the claims are")
+        if self.direction is not None and self.ece is None:
+            raise ValueError("direction says which way ece errs; add ece, for example ece: 0.06")
+        return self
 
 
 class _Acceptance(Config):
@@ -50,6 +62,10 @@ class _Acceptance(Config):
     confidence: Confidence | None = None
     match: Probability | None = Field(
         default=None, description="share of positions at which a look-up drafter proposes; default: all"
+    )
+    sibling: Probability | None = Field(
+        default=None,
+        description="for trees: chance of the next ranked candidate where none before it is accepted",
     )
     takes_acceptance_rate: ClassVar[bool] = False
 
@@ -69,7 +85,22 @@ class _Acceptance(Config):
         return ()
 
 
-class IidAcceptance(_Acceptance):
+class _Decaying(_Acceptance):
+    """What processes take that know of no draft position by themselves."""
+
+    depth_decay: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="factor on conditional acceptance per draft position; below 1 for block drafters",
+    )
+
+    def decays(self, depth: int) -> NDArray[np.float64]:
+        """Factor on the conditional acceptance of the first ``depth`` drafts, shape (depth,)."""
+        return np.asarray(self.depth_decay ** np.arange(depth, dtype=np.float64))
+
+
+class IidAcceptance(_Decaying):
     """Every draft is accepted with probability ``alpha``, independently."""
 
     process: Literal["iid"]
@@ -117,7 +148,7 @@ class PerPositionAcceptance(_Acceptance):
         )
 
 
-class BetaAcceptance(_Acceptance):
+class BetaAcceptance(_Decaying):
     """A rate drawn from Beta(a, b), once ``per`` request or afresh per round.
 
     Give ``a`` and ``b``, or ``mean`` = a / (a + b) and ``concentration`` = a + b.
@@ -146,7 +177,7 @@ class BetaAcceptance(_Acceptance):
         return mean * concentration, (1 - mean) * concentration
 
 
-class LatentAcceptance(_Acceptance):
+class LatentAcceptance(_Decaying):
     """Easy and hard stretches: the log odds of acceptance wander along the output.
 
     ``mean`` is the average per-token rate, ``spread`` the standard deviation of the log odds,
@@ -159,6 +190,27 @@ class LatentAcceptance(_Acceptance):
     spread: float = Field(ge=0, le=20)
     correlation: float = Field(0.0, ge=0, lt=1)
     request_share: Probability = 0.0
+
+
+class MarkovAcceptance(_Decaying):
+    """Good and bad stretches: two states along the output, each with its rate.
+
+    Drafts for output positions in a good stretch are accepted at the rate ``good``, others at
+    ``bad``; from one position to the next a good stretch ends with probability ``leave_good``, a bad
+    one with ``leave_bad``, so stretches last 1 / leave positions on average.
+    """
+
+    process: Literal["markov"]
+    good: Probability
+    bad: Probability
+    leave_good: float = Field(gt=0, le=1)
+    leave_bad: float = Field(gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _good_is_better(self) -> Self:
+        if self.bad > self.good:
+            raise ValueError(f"good ({self.good:g}) is at least bad ({self.bad:g}); swap the two states")
+        return self
 
 
 class TraceAcceptance(_Acceptance):
@@ -231,6 +283,7 @@ AcceptanceConfig = Annotated[
     | PerPositionAcceptance
     | BetaAcceptance
     | LatentAcceptance
+    | MarkovAcceptance
     | TraceAcceptance
     | MeanLengthAcceptance,
     Field(discriminator="process"),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sim.acceptance.base import AcceptanceProcess, Path
 from sim.errors import InputError
+from sim.policies.base import Tree
 from sim.streams import uniforms
 
 
@@ -28,6 +29,10 @@ class LookupPath:
     def run(self) -> NDArray[np.uint8]:
         """Run lengths of the inner path."""
         return self.inner.run
+
+    def reach(self, tree: Tree, /) -> NDArray[np.uint16]:
+        """Reach of the inner path."""
+        return self.inner.reach(tree)
 
     def confidence(self) -> NDArray[np.float32]:
         """Claims of the inner path."""

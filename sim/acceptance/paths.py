@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from sim.acceptance.confidence import Claimed, Claims
 from sim.acceptance.config import Decay
+from sim.acceptance.trees import Int64, Reach, Siblings, bounded, lower_ranks
 from sim.errors import InputError, SimulationError
+from sim.policies.base import Tree
 from sim.streams import uniforms
 
 Floats = NDArray[np.float64]
@@ -26,10 +28,11 @@ _TINY = 1e-300  # nothing passes it, and dividing by it is safe
 class DrawnPath:
     """A path whose claims are drawn when first asked for, and kept."""
 
-    __slots__ = ("_claim", "_confidence", "run")
+    __slots__ = ("_claim", "_confidence", "reach", "run")
 
-    def __init__(self, run: Runs, claim: Callable[[], Claimed]) -> None:
+    def __init__(self, run: Runs, claim: Callable[[], Claimed], reach: Callable[[Tree], Reach]) -> None:
         self.run = run
+        self.reach = reach
         self._claim = claim
         self._confidence: Claimed | None = None
 
@@ -74,6 +77,7 @@ class DrawnProcess:
     decay: Decay | None
     claims: Claims | None
     mean_tokens: Callable[[int], float]
+    siblings: Siblings
 
     @property
     def max_depth(self) -> int:
@@ -84,11 +88,33 @@ class DrawnProcess:
         """Path of request number ``request``."""
         count = output_tokens + self.max_depth
         fade = decay_factor(self.decay, prompt_tokens, count)
-        likely = np.maximum(self.chance(request, count) * fade, _TINY)
+        luck, likely = self._luck(request, fade)
         # The draft for a position passes when its depth's rate exceeds what is needed there.
-        needed = uniforms(self.seed, "acceptance", request, count) / likely
+        needed = luck / likely
         run = leading_runs(needed, self.by_depth, output_tokens)
-        return DrawnPath(run, partial(self._claim, request, needed, fade, output_tokens))
+        reach = partial(self._reach, request, fade, output_tokens)
+        return DrawnPath(run, partial(self._claim, request, needed, fade, output_tokens), reach)
+
+    def _luck(self, request: int, fade: Floats) -> tuple[Floats, Floats]:
+        """The draw of every output position, and its token's chance."""
+        count = len(fade)
+        likely = np.maximum(self.chance(request, count) * fade, _TINY)
+        return uniforms(self.seed, "acceptance", request, count), likely
+
+    def _reach(self, request: int, fade: Floats, rows: int, tree: Tree) -> Reach:
+        """How many nodes of the tree each draft of a round takes to be accepted."""
+        check_depth(tree.depth, self.max_depth)
+        return self.siblings.reach(tree, self._ranks(tree, *self._luck(request, fade), rows))
+
+    def _ranks(self, tree: Tree, luck: Floats, likely: Floats, rows: int) -> Iterator[Int64]:
+        """Rank of the target's token, level by level, from the draws that decide the chain."""
+        sibling = self.siblings.known(tree)
+        for depth, rate in enumerate(self.by_depth[: tree.depth].tolist()):
+            draw, token = luck[depth : depth + rows], likely[depth : depth + rows]
+            chance = rate * token
+            left = (1 - draw) / np.maximum(1 - chance, _TINY)
+            lower = lower_ranks(left, bounded(chance, sibling), tree.width)
+            yield np.where(draw / token < rate, 0, lower)
 
     def _claim(self, request: int, needed: Floats, fade: Floats, rows: int) -> Claimed:
         if self.claims is None:

@@ -37,6 +37,13 @@ class Survey:
         spread = np.std(tokens - mean * rounds, ddof=1) if len(tokens) > 1 else np.nan
         return Estimate(float(mean), float(spread * np.sqrt(len(tokens)) / rounds.sum()))
 
+    def survival(self, depth: int) -> Floats:
+        """Share of rounds that accept at least 1, 2, ... drafts in walks at ``depth``, shape (depth,)."""
+        counts = np.zeros(depth + 1)
+        for run in self.runs:
+            counts += np.bincount(rounds(run, depth), minlength=depth + 1)
+        return np.asarray(counts[::-1].cumsum()[-2::-1] / counts.sum())
+
     def conditional_rates(self, max_depth: int) -> Floats:
         """Average acceptance of draft ``j`` given those before it, over all starts, shape (max_depth,).
 
@@ -53,11 +60,17 @@ class Survey:
         return rates
 
 
+def rounds(run: Runs, depth: int) -> list[int]:
+    """Accepted drafts of each round of a generation that always drafts ``depth``."""
+    capped = np.minimum(run, depth).tolist()
+    position, accepted = 0, []
+    while position < len(capped):
+        accepted.append(capped[position])
+        position += capped[position] + 1
+    return accepted
+
+
 def walk(run: Runs, depth: int) -> tuple[int, int]:
     """Tokens and rounds of a generation that always drafts ``depth``, its last round whole."""
-    accepted = np.minimum(run, depth).tolist()
-    position = rounds = 0
-    while position < len(accepted):
-        position += accepted[position] + 1
-        rounds += 1
-    return position, rounds
+    accepted = rounds(run, depth)
+    return sum(accepted) + len(accepted), len(accepted)

@@ -1,118 +1,91 @@
-"""Recorded acceptance: one JSON object per line and request."""
+"""Recorded acceptance: one JSON object per line and request (docs/acceptance.md describes the file)."""
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Callable, Sequence
+import zlib
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path as FilePath
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.acceptance.confidence import Claimed, Claims
-from sim.acceptance.config import Decay
-from sim.acceptance.paths import (
-    MAX_DEPTH,
-    DrawnPath,
-    Runs,
-    ahead,
-    check_depth,
-    decay_factor,
-    leading_runs,
-    no_confidence,
-)
+from sim.acceptance.confidence import Claimed
+from sim.acceptance.paths import MAX_DEPTH, Runs, ahead
 from sim.errors import InputError, TraceError
-from sim.streams import uniforms
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Row:
-    """One recorded request.
+class SeenRow:
+    """One recorded request of which run lengths were seen, ``accepted`` of shape (positions,).
 
-    ``accepted`` has shape (positions,); ``confidence``, if recorded, shape (positions, depths).
-    ``depth`` is the depth of the recording where the row states it.
+    ``confidence``, if recorded, has shape (positions,) or (positions, depths). ``depth`` is the
+    depth of the recording where the row states it.
     """
 
     accepted: Runs
     confidence: Claimed | None
     depth: int | None
 
+    @property
+    def positions(self) -> int:
+        """Recorded output positions."""
+        return len(self.accepted)
+
+    def chances(self, positions: int, max_depth: int) -> Floats:
+        """Certainty: 1 within a run, 0 behind it, shape (positions, max_depth)."""
+        run = np.resize(self.accepted, positions)
+        return (np.arange(max_depth) < run[:, None]).astype(np.float64)
+
 
 @dataclass(frozen=True)
-class TraceProcess:
-    """Replays recorded run lengths, tiled when an output is longer than its row.
+class ChanceRow:
+    """One recorded request of which the chance of every draft is known.
 
-    Requests draw rows with replacement, or in order. Decay thins a run by independent draws.
+    ``chance`` has shape (positions,) for a drafter whose draft for a position does not depend on
+    where its round started, else (positions, depths): of draft ``j`` of a round started at ``p``,
+    given the drafts before it. ``confidence`` has either shape, too.
     """
 
-    seed: int
-    max_depth: int
-    rows: Sequence[Row]
-    in_order: bool
-    decay: Decay | None
-    claims: Claims | None
-    mean_tokens: Callable[[int], float]
+    chance: Floats
+    confidence: Claimed | None
+    depth: int | None
 
-    def path(self, request: int, prompt_tokens: int, output_tokens: int) -> DrawnPath:
-        """Path of request number ``request``."""
-        row = self.rows[self._row(request)]
-        run = np.minimum(np.resize(row.accepted, output_tokens), self.max_depth).astype(np.uint8)
-        if self.decay is not None:
-            run = np.minimum(run, self._thinned(self.decay, request, prompt_tokens, output_tokens))
-        return DrawnPath(run, partial(self._claim, row, run, request, prompt_tokens))
+    @property
+    def positions(self) -> int:
+        """Recorded output positions."""
+        return len(self.chance)
 
-    def _row(self, request: int) -> int:
-        if self.in_order:
-            return request % len(self.rows)
-        return int(uniforms(self.seed, "acceptance/row", request, 1)[0] * len(self.rows))
-
-    def _thinned(self, decay: Decay, request: int, prompt_tokens: int, output_tokens: int) -> Runs:
-        """Draw the runs that decay alone would leave of endless ones."""
-        count = output_tokens + self.max_depth
-        fade = np.maximum(decay_factor(decay, prompt_tokens, count), 1e-300)
-        needed = uniforms(self.seed, "acceptance", request, count) / fade
-        return leading_runs(needed, np.ones(self.max_depth), output_tokens)
-
-    def _claim(self, row: Row, run: Runs, request: int, prompt_tokens: int) -> Claimed:
-        if self.claims is None:
-            return _recorded(row, len(run), self.max_depth)
-        count = len(run) + self.max_depth
-        fade = ahead(decay_factor(self.decay, prompt_tokens, count), len(run), self.max_depth)
-        return self.claims.draw(request, self._accepted(run, request, self.claims.base * fade), fade)
-
-    def _accepted(self, run: Runs, request: int, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Whether each draft is accepted, shape (positions, max_depth).
-
-        What a trace cannot know, the fate of drafts behind a rejection, is drawn at ``rates``, so
-        that claims behind a rejection give nothing away.
-        """
-        depths = np.arange(self.max_depth)
-        draws = uniforms(self.seed, "acceptance/behind", request, len(run) + self.max_depth)
-        behind = ahead(draws, len(run), self.max_depth) < rates
-        return np.where(depths < run[:, None], True, (depths > run[:, None]) & behind)
-
-    def expected_tokens_per_round(self, depth: int) -> float:
-        """Tokens over rounds when every row is walked once at ``depth``, last rounds untrimmed."""
-        return self.mean_tokens(check_depth(depth, self.max_depth))
+    def chances(self, positions: int, max_depth: int) -> Floats:
+        """Chance of draft ``j`` of a round started at ``p``, shape (positions, max_depth)."""
+        return by_start(self.chance, positions, max_depth)
 
 
-def _recorded(row: Row, output_tokens: int, max_depth: int) -> Claimed:
-    """Tile the recorded claims; 0 for drafts deeper than the recording."""
-    if row.confidence is None:
-        raise no_confidence()
-    claims = np.zeros((output_tokens, max_depth), dtype=np.float32)
-    depth = min(max_depth, row.confidence.shape[1])
-    claims[:, :depth] = row.confidence[np.arange(output_tokens) % len(row.confidence), :depth]
-    return claims
+Row = SeenRow | ChanceRow
+
+
+def by_start(values: Floats | Claimed, positions: int, max_depth: int) -> Floats:
+    """Recorded values by start and draft, shape (positions, max_depth); a longer output starts again.
+
+    Values of shape (recorded,) belong to output positions, of shape (recorded, depths) to rounds;
+    0 for drafts deeper than these.
+    """
+    if values.ndim == 1:
+        return ahead(np.resize(values, positions + max_depth), positions, max_depth)
+    table = np.zeros((positions, max_depth), dtype=values.dtype)
+    depth = min(max_depth, values.shape[1])
+    table[:, :depth] = values[np.arange(positions) % len(values), :depth]
+    return table
 
 
 def read_trace(path: FilePath, span_key: str = "acc_eagle") -> list[Row]:
-    """Rows of an acceptance trace; ``TraceError`` names the line of the first bad one."""
+    """Rows of an acceptance trace, ``.gz`` or plain; ``TraceError`` names the line of the first bad one."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = _text(path).splitlines()
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot read the acceptance trace ({error})") from error
     rows = []
     for number, line in enumerate(lines, start=1):
@@ -126,16 +99,32 @@ def read_trace(path: FilePath, span_key: str = "acc_eagle") -> list[Row]:
     return rows
 
 
+def _text(path: FilePath) -> str:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+
+
 def _parse(line: str, span_key: str) -> Row:
     """One row; ``ValueError`` says what is wrong."""
     record = json.loads(line)
     if not isinstance(record, dict):
         raise ValueError(f'a row is an object like {{"accepted": [2, 0, 1]}}, not {type(record).__name__}')
-    accepted = _accepted(record, span_key)
     depth = record.get("depth")
     if depth is not None and (type(depth) is not int or not 1 <= depth <= MAX_DEPTH):
         raise ValueError(f"depth is {depth!r}; it must be a whole number from 1 to {MAX_DEPTH}")
-    return Row(accepted, _confidence(record.get("confidence"), len(accepted)), depth)
+    if "chance" in record:
+        return _chance_row(record, depth)
+    accepted = _accepted(record, span_key)
+    return SeenRow(accepted, _confidence(record.get("confidence"), len(accepted)), depth)
+
+
+def _chance_row(record: dict[str, object], depth: int | None) -> ChanceRow:
+    if "accepted" in record:
+        raise ValueError("the row has both 'accepted' and 'chance'; keep the one that was recorded")
+    chance = _probabilities("chance", record["chance"], None)
+    if chance.ndim == 2:
+        depth = min(depth or MAX_DEPTH, chance.shape[1])
+    return ChanceRow(chance, _confidence(record.get("confidence"), len(chance)), depth)
 
 
 def _accepted(record: dict[str, object], span_key: str) -> Runs:
@@ -143,7 +132,9 @@ def _accepted(record: dict[str, object], span_key: str) -> Runs:
     if "accepted" in record:
         return _whole_numbers("accepted", record["accepted"], 0)
     if span_key not in record:
-        raise ValueError(f"the row has neither 'accepted' nor {span_key!r}; it has {', '.join(record)}")
+        raise ValueError(
+            f"the row has neither 'accepted' nor 'chance' nor {span_key!r}; it has {', '.join(record)}"
+        )
     spans = record[span_key]
     if isinstance(spans, dict):  # SpecDecode-Bench nests its lists one level down
         spans = spans.get("acc_len")
@@ -164,15 +155,21 @@ def _whole_numbers(key: str, values: object, least: int) -> Runs:
 
 
 def _confidence(values: object, positions: int) -> Claimed | None:
-    """Read claims of shape (positions, depths); ``ValueError`` unless they are probabilities."""
+    """Read claims by position, or by position and depth; ``ValueError`` unless they are probabilities."""
     if values is None:
         return None
+    return _probabilities("confidence", values, positions).astype(np.float32)
+
+
+def _probabilities(key: str, values: object, positions: int | None) -> Floats:
+    """Read shape (positions,) or (positions, depths); ``ValueError`` unless all are probabilities."""
     try:
-        claims = np.array(values, dtype=np.float64)
+        read = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        claims = np.empty(0)
-    if claims.ndim != 2 or len(claims) != positions:
-        raise ValueError(f"confidence must be {positions} lists of equal length, one per position")
-    if not np.all((claims >= 0) & (claims <= 1)):
-        raise ValueError("confidence must hold probabilities from 0 to 1")
-    return claims.astype(np.float32)
+        read = np.empty(0)
+    if read.ndim not in {1, 2} or read.size == 0 or (positions is not None and len(read) != positions):
+        count = "one or more" if positions is None else positions
+        raise ValueError(f"{key} must be {count} numbers or {count} lists of equal length, one per position")
+    if not np.all((read >= 0) & (read <= 1)):
+        raise ValueError(f"{key} must hold probabilities from 0 to 1")
+    return read

@@ -144,6 +144,7 @@ class StepCost:
         if drafter is not None:
             size += max_tokens * drafter.block_tokens
         self.profile, self.drafter, self.habits = profile, drafter, habits
+        self.max_tokens = max_tokens
         self.verify = PassCost(profile.target.verify, size)
         self.accept = PassCost(profile.target.accept, size)
         self.host = PassCost(profile.target.host, size)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.acceptance.base import Path
+from sim.policies.base import Tree
 
 Int64 = NDArray[np.int64]
 
@@ -29,7 +30,8 @@ FRESH: Final = 13  # 1 until it emits for the first time since it was (re)admitt
 CLASS: Final = 14
 PROMPT: Final = 15  # prompt tokens
 FIRST: Final = 16  # when it emitted its first token, ns; -1 before
-ROWS: Final = 17
+HOLED: Final = 17  # 1 once its drafter's KV misses a step
+ROWS: Final = 18
 
 
 @dataclass(slots=True)
@@ -59,11 +61,17 @@ class Sequence:
 
 
 class Arena:
-    """Run lengths, matches and confidences of the running sequences, one row of fixed width each."""
+    """Run lengths, matches and confidences of the running sequences, one row of fixed width each.
 
-    def __init__(self, rows: int, width: int, max_depth: int, confidence: bool) -> None:
-        self.width = width
+    With a ``tree``, runs are those of the whole tree, and ``reach`` says what smaller ones accept.
+    """
+
+    def __init__(
+        self, rows: int, width: int, max_depth: int, confidence: bool, tree: Tree | None = None
+    ) -> None:
+        self.width, self.tree = width, tree
         self.runs = np.zeros(rows * width, dtype=np.uint8)
+        self.reach = None if tree is None else np.zeros((rows * width, tree.depth), dtype=np.uint16)
         self.found: NDArray[np.bool_] | None = None
         self.claims = np.zeros((rows * width if confidence else 0, max_depth), dtype=np.float32)
         self._free = list(range(rows - 1, -1, -1))
@@ -71,7 +79,12 @@ class Arena:
     def put(self, path: Path, length: int) -> int:
         """Store a path of ``length`` output positions; returns the index of its position 0."""
         start = self._free.pop() * self.width
-        self.runs[start : start + length] = path.run
+        if self.reach is None or self.tree is None:
+            self.runs[start : start + length] = path.run
+        else:
+            reach = self.reach[start : start + length]
+            reach[:] = path.reach(self.tree)
+            self.runs[start : start + length] = (reach <= self.tree.nodes).sum(axis=1)
         self._note_matches(path, start, length)
         if len(self.claims):
             self.claims[start : start + length] = path.confidence()
@@ -82,6 +95,21 @@ class Arena:
             self.found = np.ones(len(self.runs), dtype=np.bool_)
         if self.found is not None:
             self.found[start : start + length] = True if path.found is None else path.found
+
+    def accepted(self, pointers: Int64, verified: Int64) -> Int64:
+        """Drafts accepted of those verified, in a round that starts at each of the pointers."""
+        if self.reach is None:
+            return np.minimum(self.runs.take(pointers), verified)
+        accepted: Int64 = np.count_nonzero(self.reach.take(pointers, axis=0) <= verified[:, None], axis=1)
+        return accepted
+
+    def thin(self, start: int, most: NDArray[np.uint8]) -> None:
+        """Cut the runs from index ``start`` on to ``most``, one for each output position."""
+        stop = start + len(most)
+        np.minimum(self.runs[start:stop], most, out=self.runs[start:stop])
+        if self.reach is not None and self.tree is not None:
+            lost = np.arange(self.tree.depth) >= most[:, None]
+            self.reach[start:stop][lost] = self.tree.nodes + 1
 
     def drop(self, pointer: int) -> None:
         """Free the row that ``pointer`` points into."""
@@ -122,6 +150,7 @@ class RunningBatch:
             sequence.class_id,
             sequence.prompt_tokens,
             sequence.first_token_ns,
+            0,
         )
         self.live[sequence.request] = sequence
         self.n = i + 1

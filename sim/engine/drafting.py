@@ -23,7 +23,7 @@ from sim.engine.config import Behaviour
 from sim.engine.plan import Plan
 from sim.engine.scheduler import Scheduler
 from sim.errors import InputError
-from sim.policies.base import Batch, Depths, Policy
+from sim.policies.base import Batch, Depths, Policy, Tree
 
 Passes = tuple[tuple[int, int, int], ...]
 """(passes, sequences, KV tokens read) of the drafter's passes after the first."""
@@ -57,7 +57,8 @@ class Drafting:
         tpot_limits_ns: tuple[int, ...] = (),
     ) -> None:
         self.scheduler, self.batch, self.cost, self.policy = scheduler, scheduler.batch, cost, policy
-        self.behaviour, self.max_depth = behaviour, max_depth
+        self.behaviour, self.tree = behaviour, scheduler.arena.tree
+        self.max_depth = max_depth if self.tree is None else min(max_depth, self.tree.nodes)
         self.tpot_limits_ns = np.array(tpot_limits_ns or (0,), dtype=np.int64)
 
     def choose(self, plan: Plan, survivors: Int64 | None, now: int) -> Depths:
@@ -70,7 +71,7 @@ class Drafting:
         view = self._view(plan, survivors, now)
         depths = self._checked(self.policy.draft_depths(view), view)
         if not self.behaviour.draft_past_end:
-            depths = np.minimum(depths, self._rows(END, survivors) - view.context_tokens - 1)
+            depths = self._before_end(depths, self._rows(END, survivors) - view.context_tokens - 1)
         found = self.scheduler.arena.found
         if found is not None:
             depths = np.where(found.take(self._rows(POINTER, survivors)), depths, 0)
@@ -79,6 +80,12 @@ class Drafting:
             depths, carried = self._trimmed(view, depths, survivors)
         self._carry(carried, survivors)
         return depths
+
+    def _before_end(self, depths: Depths, wanted: Int64) -> Depths:
+        """Chains cut to what is still wanted; a tree is dropped where nothing is."""
+        if self.tree is None:
+            return np.minimum(depths, wanted)
+        return np.where(wanted > 0, depths, 0)
 
     def _trimmed(self, view: Batch, depths: Depths, survivors: Int64 | None) -> tuple[Depths, Depths]:
         """What is proposed and what is verified of ``depths``, by the confidence of the drafts."""
@@ -146,6 +153,7 @@ class Drafting:
         view.output_tokens = view.context_tokens - self._rows(PROMPT, survivors)
         view.since_first_ns = np.where(first < 0, 0, view.now_ns - first)
         view.tpot_limit_ns = self.tpot_limits_ns.take(view.class_id)
+        view.prompt_tokens_ahead = self.scheduler.prompt_tokens_ahead()
 
     def _shown(self, row: int, survivors: Int64 | None) -> Int64:
         """One row for a policy's eyes: it cannot be written to."""
@@ -188,6 +196,8 @@ class Drafting:
         else:
             kept = self._rows(TOKENS, survivors)
             rows, context = len(kept), int(kept.sum())
+        if self.tree is not None:
+            return rows, context, self._tree_passes(plan, survivors, depths, self.tree)
         if not self.cost.sequential or depth <= 1:
             return rows, context, ()
         if isinstance(depths, int) or self.behaviour.draft_uniformly:
@@ -196,6 +206,21 @@ class Drafting:
         tokens = self._rows(TOKENS, survivors)
         reach = [depths > level for level in range(1, depth)]
         return rows, context, tuple((1, int(r.sum()), int(tokens[r].sum())) for r in reach)
+
+    def _tree_passes(self, plan: Plan, survivors: Int64 | None, depths: Depths, tree: Tree) -> Passes:
+        """Passes after the first, each over ``width`` nodes of every sequence that gets a tree.
+
+        A node is a row of its own that reads its sequence's KV again, as with SGLang's FlashInfer.
+        """
+        if not self.cost.sequential or tree.depth <= 1 or not np.any(depths):
+            return ()
+        tokens = self._rows(TOKENS, survivors)
+        rows, context = len(tokens), int(tokens.sum())
+        if self.behaviour.draft_for_finished:
+            rows, context = plan.sequences, plan.kv_tokens
+        if not (isinstance(depths, int) or self.behaviour.draft_uniformly):
+            rows, context = int(np.count_nonzero(depths)), int(tokens[depths > 0].sum())
+        return ((tree.depth - 1, tree.width * rows, tree.width * context),)
 
 
 def _least(asked: Depths, most: Depths) -> Depths:

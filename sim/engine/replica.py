@@ -29,6 +29,7 @@ from sim.engine.batch import (
 )
 from sim.engine.config import Behaviour
 from sim.engine.drafting import Drafting
+from sim.engine.holes import Holes
 from sim.engine.journal import Journal
 from sim.engine.plan import Plan, decode_plan, mixed_plan
 from sim.engine.scheduler import Scheduler
@@ -53,10 +54,12 @@ class Replica:
         overhead_ns: int = 0,
         keep_steps: bool = True,
         tpot_limits_ns: tuple[int, ...] = (),
+        holes: Holes | None = None,
     ) -> None:
         self.env, self.scheduler, self.batch = env, scheduler, scheduler.batch
         self.cost, self.policy, self.overhead_ns = cost, policy, overhead_ns
         self.drafting = Drafting(scheduler, cost, policy, behaviour, max_depth, tpot_limits_ns)
+        self.holes = holes
         self.journal = Journal(scheduler, keep_steps)
         self.done: Callable[[int], None] = lambda request: None
         self.finished: list[int] = []
@@ -100,6 +103,8 @@ class Replica:
         self.journal.step(plan, accepted, emitted, now, target_ns, draft, self.cost)
         self.journal.stamp(plan, now + latency)
         self._retire(survivors, now + latency)
+        if self.holes is not None and not draft.passes:
+            self.holes.punch()
         if learns:
             self.policy.observe(Outcome(latency, requests, plan.verified, accepted, plan.prefill_tokens))
         return latency
@@ -124,8 +129,7 @@ class Replica:
 
     def _accept(self, plan: Plan) -> tuple[Int64, Int64]:
         """Drafts accepted and tokens emitted (trimmed at the output length) per emitter."""
-        run = self.scheduler.arena.runs.take(self._of(plan, POINTER))
-        accepted = np.minimum(run, plan.verified)
+        accepted = self.scheduler.arena.accepted(self._of(plan, POINTER), plan.verified)
         left = self._of(plan, END) - self._of(plan, TOKENS)
         return accepted, np.minimum(accepted + 1, left)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 import numpy as np
 
@@ -214,6 +215,17 @@ class Scheduler:
         self.pool.give(int(self.batch.a[HELD, index]))
         self.arena.drop(int(self.batch.a[POINTER, index]))
         return self.batch.remove(index)
+
+    def prompt_tokens_ahead(self) -> int:
+        """Prompt tokens that the next step will compute, as far as is known before it is scheduled."""
+        batch, free = self.batch, self.pool.free * self.block_size
+        fresh = batch.row(FRESH) > 0
+        ahead = int((batch.row(TOKENS) - batch.row(COMPUTED))[fresh].sum()) if self.prefilling else 0
+        for sequence in islice(self.waiting, self.max_num_seqs - batch.n):
+            if sequence.tokens > free or ahead >= self.budget:
+                break
+            free, ahead = free - sequence.tokens, ahead + sequence.tokens
+        return max(min(ahead, self.budget - batch.n), 0)
 
     def check_integrity(self) -> None:
         """Raise ``SimulationError`` when memory, budget or positions contradict each other."""

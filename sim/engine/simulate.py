@@ -13,11 +13,12 @@ from sim.cost.step_cost import DraftHabits, StepCost
 from sim.engine.batch import Arena, Sequence
 from sim.engine.client import Client
 from sim.engine.config import EngineConfig
+from sim.engine.holes import Holes
 from sim.engine.kv import BlockPool, blocks_in, blocks_in_memory, state_blocks
 from sim.engine.replica import Replica
 from sim.engine.scheduler import Scheduler
 from sim.errors import InputError
-from sim.policies.base import Policy
+from sim.policies.base import Policy, Tree
 from sim.results.run_records import RunRecords
 from sim.workload.requests import Requests
 
@@ -26,8 +27,9 @@ from sim.workload.requests import Requests
 class Setup:
     """Everything one run needs; ``processes`` has one acceptance process per request class.
 
-    ``max_depth`` is the depth that the engine is configured for (``num_speculative_tokens``);
-    ``tpot_limits_ns`` the TPOT limit of every class, 0 for none, for policies that mind it.
+    ``max_depth`` is the depth that the engine is configured for (``num_speculative_tokens``), in a
+    tree its nodes; ``tpot_limits_ns`` the TPOT limit of every class, 0 for none, for policies that
+    mind it; ``seed`` names the streams of luck that no acceptance process owns.
     """
 
     requests: Requests
@@ -38,6 +40,7 @@ class Setup:
     max_depth: int
     keep_steps: bool = True
     tpot_limits_ns: tuple[int, ...] = ()
+    seed: int = 0
 
 
 def simulate(setup: Setup, policy: Policy) -> RunRecords:
@@ -60,10 +63,11 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
     pool = BlockPool(_kv_blocks(setup, drafter))
     r = setup.requests
     rows = int(r.output_tokens.max(initial=1)) + 1
+    tree = _tree(policy)
     scheduler = Scheduler(
         engine,
         pool,
-        Arena(engine.max_num_seqs, rows, max(depth, 1), policy.wants_confidence),
+        Arena(engine.max_num_seqs, rows, max(depth, 1), policy.wants_confidence, tree),
         draw=lambda sequence: _draw(setup.processes, sequence),
         longest=int((r.prompt_tokens + r.output_tokens).max(initial=0)),
         max_depth=depth,
@@ -72,7 +76,8 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         state_blocks=state_blocks(setup.profile, drafter, engine.block_size),
     )
     _check_fits(setup, scheduler, depth)
-    asked = max(engine.max_num_batched_tokens, engine.max_num_seqs * (depth + 1))
+    widest = max(depth + 1, tree.width if tree else 1)
+    asked = max(engine.max_num_batched_tokens, engine.max_num_seqs * widest)
     habits = DraftHabits(
         over_scheduled=behaviour.draft_pass_over == "scheduled",
         idle_pass=behaviour.draft_at_depth_zero,
@@ -89,7 +94,26 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         engine.step_overhead,
         setup.keep_steps,
         setup.tpot_limits_ns,
+        _holes(setup, drafter, scheduler, policy, tree.depth if tree else depth),
     )
+
+
+def _tree(policy: Policy) -> Tree | None:
+    """The policy's draft tree, unless it is a chain."""
+    if policy.tree is None or policy.tree.width == 1:
+        return None
+    if policy.wants_confidence:
+        raise InputError("a tree policy asks for confidence, which is known for chains alone; ask for none")
+    return policy.tree
+
+
+def _holes(
+    setup: Setup, drafter: Drafter | None, scheduler: Scheduler, policy: Policy, depth: int
+) -> Holes | None:
+    """What undrafted steps do to acceptance; nothing to a drafter that keeps no KV."""
+    if drafter is None or drafter.kind == "ngram" or policy.acceptance_loss == 0:
+        return None
+    return Holes(scheduler.batch, scheduler.arena, setup.seed, policy.acceptance_loss, depth)
 
 
 def _draw(processes: tuple[AcceptanceProcess, ...], sequence: Sequence) -> Path:

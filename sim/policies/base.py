@@ -37,8 +37,9 @@ class Batch:
     will end. Clairvoyant policies get the true number, and in ``run`` the drafts that would be
     accepted; for all others ``run`` is ``None``.
 
-    The last three are given only to policies with ``wants_progress``: tokens produced so far, the time
-    since the first of them (0 before it), and the TPOT limit of the sequence's class (0: none).
+    The last four are given only to policies with ``wants_progress``: tokens produced so far, the time
+    since the first of them (0 before it), the TPOT limit of the sequence's class (0: none), and the
+    prompt tokens that the next step will compute, as far as the scheduler knows.
     """
 
     now_ns: int
@@ -56,6 +57,7 @@ class Batch:
     output_tokens: Int64 | None = None
     since_first_ns: Int64 | None = None
     tpot_limit_ns: Int64 | None = None
+    prompt_tokens_ahead: int = 0
 
     @property
     def sequences(self) -> int:

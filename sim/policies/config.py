@@ -33,6 +33,11 @@ class PolicyConfig(Config):
         return 0
 
     @property
+    def verified(self) -> int:
+        """Most draft tokens it has verified per sequence: its depth, or more in a tree."""
+        return self.depth
+
+    @property
     def title(self) -> str:
         """Name in tables: the label, or the policy with its parameters."""
         if self.label:

@@ -26,7 +26,7 @@ class PerRequest:
         self._reach(requests)
         return self._values[requests]
 
-    def put(self, requests: Int64, values: Float) -> None:
+    def put(self, requests: Int64, values: NDArray[np.floating]) -> None:
         """Remember ``values`` for ``requests``."""
         self._reach(requests)
         self._values[requests] = values

@@ -12,6 +12,7 @@ only sequences that will carry drafts (proposed in PR #51466), ``running`` all a
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -24,6 +25,18 @@ BatchKey = Literal["scheduled", "sampling", "running"]
 Row = tuple[int, int, int]
 
 
+def counted(batch: Batch, key: BatchKey) -> int:
+    """The batch size that a table is read at."""
+    if key == "scheduled":
+        return batch.scheduled
+    return batch.sequences if key == "sampling" else batch.running
+
+
+def row_at(starts: Sequence[int], size: int) -> int:
+    """The last row that starts at or below ``size`` (the first, below all of them)."""
+    return max(bisect_right(starts, size) - 1, 0)
+
+
 class PerBatchSize(PolicyDefaults):
     """Depth looked up by batch size; ``table`` rows ascend from batch 1."""
 
@@ -34,10 +47,7 @@ class PerBatchSize(PolicyDefaults):
 
     def draft_depths(self, batch: Batch) -> Depths:
         """One look-up for the whole batch; an empty one counts as 1."""
-        size = {"scheduled": batch.scheduled, "sampling": batch.sequences, "running": batch.running}[
-            self.batch_key
-        ]
-        return self.depths[bisect_right(self.starts, max(size, 1)) - 1]
+        return self.depths[row_at(self.starts, counted(batch, self.batch_key))]
 
 
 class PerBatchSizeConfig(PolicyConfig):

@@ -192,6 +192,7 @@ def _step_metrics(
     return {
         **_step_latency(columns["end_ns"] - columns["start_ns"]),
         **_step_shape(columns),
+        "depth_flips_per_s": _ratio(_flips(columns), window.seconds),
         "output_tokens_per_s": _ratio(emitted, window.seconds),
         "preemptions": float(columns["preempted"].sum()),
         "kv_peak_share": _ratio(columns["kv_blocks"].max(initial=0), records.kv_blocks_total),
@@ -220,6 +221,12 @@ def _step_shape(steps: Columns) -> dict[str, float]:
         "batch_mean": _ratio((steps["sequences"] * took).sum(), took.sum()),
         "step_waste_share": _ratio(in_vain, steps["tokens"].sum()),
     }
+
+
+def _flips(steps: Columns) -> int:
+    """How often the largest depth differs from that of the decoding step before."""
+    depth = steps["depth"][steps["decodes"] > 0]
+    return int(np.count_nonzero(np.diff(depth)))
 
 
 def _busy_share(steps: Columns, window: Window) -> float:

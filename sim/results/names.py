@@ -45,6 +45,7 @@ METRICS: Final[dict[str, MetricName]] = {
         MetricName("acceptance_length", "acceptance length", "tokens"),
         MetricName("draft_waste_share", "drafts rejected", "", "lower"),
         MetricName("depth_mean", "depth"),
+        MetricName("depth_flips_per_s", "changes of depth", "/s"),
         MetricName("batch_mean", "batch"),
         MetricName("step_mean_ms", "step mean", "ms"),
         MetricName("step_p50_ms", "step p50", "ms"),

@@ -1,4 +1,4 @@
-"""What ships with leadline: scenarios, hardware profiles and workloads, found by name.
+"""What ships with leadline: scenarios, hardware profiles, workloads and acceptance traces, found by name.
 
 The files are data of the package ``scenarios``, so an installed wheel has them, too. Wherever a
 name is taken, a path does as well; it is relative to the file it stands in.
@@ -15,21 +15,23 @@ from sim.errors import InputError
 from sim.scenario.nodes import parse_yaml
 from sim.scenario.words import did_you_mean
 
-Kind = Literal["scenario", "profile", "workload"]
+Kind = Literal["scenario", "profile", "workload", "acceptance"]
 
 _PLACES: Final[dict[Kind, tuple[str, str]]] = {
     "scenario": ("", "**/*.yaml"),
     "profile": ("profiles", "*.json"),
     "workload": ("workloads", "*.json"),
+    "acceptance": ("acceptance", "*.jsonl.gz"),
 }
 
 
 def shipped(kind: Kind) -> dict[str, Path]:
     """Files of one kind by name; scenarios at the top first, then those in folders, ``folder/name``."""
     place, pattern = _PLACES[kind]
+    ending = pattern.rpartition("*")[2]
     root = Path(str(files("scenarios"))) / place
     paths = sorted(root.glob(pattern), key=lambda path: (len(path.relative_to(root).parts), path))
-    return {path.relative_to(root).with_suffix("").as_posix(): path for path in paths}
+    return {path.relative_to(root).as_posix().removesuffix(ending): path for path in paths}
 
 
 def locate(kind: Kind, name: str, folder: Path) -> Path:
@@ -43,7 +45,8 @@ def locate(kind: Kind, name: str, folder: Path) -> Path:
     if is_path(name):
         hint = "" if kind == "scenario" else "; paths count from the scenario's folder"
         raise InputError(f"there is no file {name!r}{hint}")
-    raise InputError(f"there is no {kind} {name!r}{did_you_mean(name, known)}")
+    what = "acceptance trace" if kind == "acceptance" else kind
+    raise InputError(f"there is no {what} {name!r}{did_you_mean(name, known)}")
 
 
 def described(kind: Kind) -> dict[str, str]:
@@ -52,12 +55,14 @@ def described(kind: Kind) -> dict[str, str]:
 
 
 def _description(kind: Kind, path: Path) -> str:
+    if kind == "acceptance":  # the line stands in the description beside it
+        path = path.with_name(path.name.removesuffix(".jsonl.gz") + ".json")
     text = path.read_text(encoding="utf-8")
     if kind == "scenario":
         data = parse_yaml(text, path.name).data
         return str(data.get("description", "")) if isinstance(data, dict) else ""
     data = json.loads(text)
-    if kind == "workload":
+    if kind in {"workload", "acceptance"}:
         return str(data.get("title", ""))
     drafters = ", ".join(data.get("drafters", {})) or "none"
     return (
@@ -94,4 +99,5 @@ def exists(path: Path) -> bool:
 
 def is_path(name: str) -> bool:
     """Whether the user means a file rather than a shipped name."""
-    return "/" in name or "\\" in name or Path(name).suffix in {".json", ".jsonl", ".csv", ".yaml", ".yml"}
+    endings = {".json", ".jsonl", ".gz", ".csv", ".yaml", ".yml"}
+    return "/" in name or "\\" in name or Path(name).suffix in endings

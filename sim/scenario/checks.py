@@ -108,12 +108,17 @@ def _acceptance(scenario: Scenario, files: Files) -> Findings:
 
 
 def _depths(scenario: Scenario, files: Files) -> Findings:
-    limits = [("run.max_depth", scenario.run.max_depth)]
+    limits: list[tuple[str, int | None]] = []
     for name, profile in _good_profiles(scenario, files):
         drafter = profile.drafters.get(scenario.drafter or "")
         limits.append((f"drafter {scenario.drafter!r} of {name}", drafter.max_depth if drafter else None))
+    most = scenario.run.max_depth
     for i, policy in enumerate(scenario.policies):
         written = next((key for key in ("k", "k_max", "table") if key in policy.model_fields_set), None)
+        if written is not None and most is not None and policy.verified > most:
+            what = "depth" if policy.verified == policy.depth else "nodes"
+            message = f"asks for {what} {policy.verified}, but run.max_depth allows {most}; lower it"
+            yield Finding(("policies", i, written if what == "depth" else "nodes"), message)
         for whose, limit in limits:
             if written is not None and limit is not None and policy.depth > limit:
                 message = f"asks for depth {policy.depth}, but {whose} allows {limit}; lower it"
@@ -170,9 +175,10 @@ def _grids(lengths: Lengths | None, path: KeyPath) -> Iterator[tuple[KeyPath, st
 
 
 def _traces(scenario: Scenario, files: Files) -> Findings:
-    named: list[tuple[KeyPath, str]] = []
-    if isinstance(scenario.workload.arrival, TraceArrival):
-        named.append((("workload", "arrival", "path"), scenario.workload.arrival.path))
+    arrival = scenario.workload.arrival
+    if isinstance(arrival, TraceArrival) and not catalogue.exists(files.folder / arrival.path):
+        message = f"there is no file {arrival.path!r}; paths count from the scenario's folder"
+        yield Finding(("workload", "arrival", "path"), message)
     paths: list[KeyPath] = [("workload", "classes", i) for i in range(len(scenario.workload.classes))]
     choices = [
         ((), scenario.acceptance),
@@ -180,10 +186,10 @@ def _traces(scenario: Scenario, files: Files) -> Findings:
     ]
     for path, acceptance in choices:
         if isinstance(acceptance, TraceAcceptance):
-            named.append(((*path, "acceptance", "path"), acceptance.path))
-    for path, name in named:
-        if not catalogue.exists(files.folder / name):
-            yield Finding(path, f"there is no file {name!r}; paths count from the scenario's folder")
+            try:
+                catalogue.locate("acceptance", acceptance.path, files.folder)
+            except InputError as error:
+                yield Finding((*path, "acceptance", "path"), str(error))
 
 
 def _measured(scenario: Scenario, files: Files) -> Findings:

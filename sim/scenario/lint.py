@@ -68,7 +68,11 @@ class _View:
 
     def depth(self, policy: PolicyConfig) -> int:
         """The deepest that a policy can go here."""
-        return min(policy.depth, self.scenario.max_depth(self.drafter))
+        return min(policy.depth, self.scenario.max_depth(self.drafter, policy))
+
+    def verified(self, policy: PolicyConfig) -> int:
+        """The most draft tokens per sequence that a policy can have verified here."""
+        return min(policy.verified, self.scenario.max_depth(self.drafter, policy))
 
     def running(self, depth: int) -> int:
         """Estimate of the requests that run at once at a uniform depth."""
@@ -79,7 +83,7 @@ class _View:
         if depth == 0 or config is None:
             return 1.0
         if (config, depth) not in self.lengths:
-            process = build_process(config, 0, depth, self.scenario.locate)
+            process = build_process(config, 0, depth, self.scenario.locate_acceptance)
             self.lengths[config, depth] = process.expected_tokens_per_round(depth)
         return self.lengths[config, depth]
 
@@ -131,8 +135,8 @@ def _crossed(view: _View, policy: PolicyConfig, changes: tuple[int, ...]) -> tup
 def _budget(view: _View) -> _Lints:
     """Case U12: a decode takes k+1 tokens of the step's budget."""
     engine = view.scenario.engine
-    policy = max(view.scenario.policies, key=view.depth)
-    each = view.depth(policy) + 1
+    policy = max(view.scenario.policies, key=view.verified)
+    each = view.verified(policy) + 1
     fit = engine.max_num_batched_tokens // each
     if fit < view.cap:
         message = (

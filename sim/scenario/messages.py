@@ -29,6 +29,9 @@ _OTHERS: Final = {
     "string_too_short": "is empty; write a name",
     "string_pattern_mismatch": "{shown} has the wrong form; it must match {pattern}",
 }
+_FEW: Final = 12
+_MANY: Final = "those that 'leadline policies' lists"
+
 _LIMITS: Final = (
     ("ge", "at least {}"),
     ("gt", "above {}"),
@@ -119,10 +122,10 @@ def _untold(path: KeyPath, data: Any) -> Finding:
     value = at(data, path)
     if isinstance(value, dict) and key is not None:
         if key not in value:
-            return Finding(path, f"is missing; write one of {', '.join(known)}", True, (*path, key))
+            return Finding(path, f"is missing; write one of {_options(known)}", True, (*path, key))
         path, value = (*path, key), value[key]
     elif not isinstance(value, str) or key != "policy":
-        return Finding(path, f"is {shown(value)}; write a mapping with {key}: {listed(known)}")
+        return Finding(path, f"is {shown(value)}; write a mapping with {key}: {_one_of(known)}")
     return Finding(path, _choice(value, known))
 
 
@@ -130,7 +133,16 @@ def _choice(value: Any, known: list[str]) -> str:
     near = closest(value, known) if isinstance(value, str) else None
     if near is not None:
         return f"{shown(value)} is unknown; did you mean {near!r}?"
-    return f"{shown(value)} is unknown; write one of {', '.join(known)}"
+    return f"{shown(value)} is unknown; write one of {_options(known)}"
+
+
+def _options(known: list[str]) -> str:
+    """All of a few, or where many are listed."""
+    return _MANY if len(known) > _FEW else ", ".join(known)
+
+
+def _one_of(known: list[str]) -> str:
+    return f"one of {_MANY}" if len(known) > _FEW else listed(known)
 
 
 def _message(error: ErrorDetails) -> str:

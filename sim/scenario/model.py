@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import Discriminator, Field, PrivateAttr, Tag
 
 from calibrate.profile import Drafter, Profile
 from sim.acceptance.config import AcceptanceConfig
@@ -19,6 +19,17 @@ from sim.scenario.policy_choice import PolicyChoice
 from sim.scenario.run_control import RunControl
 from sim.units import Config
 from sim.workload.config import RequestClass, WorkloadConfig
+
+
+def _list_or_mapping(value: object) -> str:
+    return "labelled" if isinstance(value, Mapping) else "listed"
+
+
+SweptValues = Annotated[
+    Annotated[tuple[Any, ...], Tag("listed")] | Annotated[dict[str, Any], Tag("labelled")],
+    Discriminator(_list_or_mapping),
+]
+"""Values of one swept path: a list, or a mapping from labels to values."""
 
 
 class ScenarioClass(RequestClass):
@@ -55,8 +66,9 @@ class Scenario(Config):
     engine: EngineConfig = Field(default_factory=EngineConfig, description="what the serving engine does")
     policies: tuple[PolicyChoice, ...] = Field(min_length=1, description="depth policies to compare")
     slo: Slo = Field(default_factory=Slo, description="limits that a good request meets, as in ttft: 500ms")
-    sweep: dict[str, tuple[Any, ...]] = Field(
-        default_factory=dict, description="dotted path -> values; every combination is one cell"
+    sweep: dict[str, SweptValues] = Field(
+        default_factory=dict,
+        description="dotted path -> values, or label -> value; every combination is one cell",
     )
     run: RunControl = Field(default_factory=RunControl, description="seeds, warm-up, baseline and records")
 
@@ -81,6 +93,10 @@ class Scenario(Config):
     def locate(self, name: str) -> Path:
         """File of a shipped workload's name or of a path that stands in the scenario."""
         return catalogue.locate("workload", name, self._folder)
+
+    def locate_acceptance(self, name: str) -> Path:
+        """File of a shipped acceptance trace's name or of a path that stands in the scenario."""
+        return catalogue.locate("acceptance", name, self._folder)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -115,13 +131,17 @@ class Scenario(Config):
     def max_depth(self, drafter: Drafter | None, policy: PolicyConfig | None = None) -> int:
         """Depth the engine is set up for: as stated, or the policy's own, within the drafter's.
 
-        Without ``policy`` the deepest of all. It is what ``num_speculative_tokens`` is in vLLM.
+        Without ``policy`` the deepest of all. It is what ``num_speculative_tokens`` is in vLLM; of a
+        tree it counts the nodes, which the drafter does not limit.
         """
         if drafter is None:
             return 0
-        asked = self.run.max_depth
-        depths = [each.depth for each in (self.policies if policy is None else (policy,))]
-        return min(max(depths) if asked is None else asked, drafter.max_depth)
+        policies = self.policies if policy is None else (policy,)
+        return max(self._max_depth(each, drafter.max_depth) for each in policies)
+
+    def _max_depth(self, policy: PolicyConfig, limit: int) -> int:
+        asked = policy.verified if self.run.max_depth is None else self.run.max_depth
+        return asked if policy.verified > policy.depth else min(asked, limit)
 
 
 def speculates(policy: PolicyConfig) -> bool:

@@ -45,13 +45,8 @@ def dimensions(data: dict[str, Any]) -> tuple[list[Plan], list[Finding]]:
         wrong = _wrong_path(data, dotted) or ("" if values else "is empty; list at least one value")
         if wrong:
             findings.append(Finding(where, wrong, at_key=True))
-        elif isinstance(values, list):
-            target = resolve(data, dotted)
-            name = _name(dotted, sweep)
-            plan = tuple(
-                Setting(dotted, target, (*where, i), value, _label(name, value))
-                for i, value in enumerate(values)
-            )
+        elif isinstance(values, list | dict):
+            plan = _settings(dotted, resolve(data, dotted), values, _name(dotted, sweep))
             findings += _twice(plan)
             dims.append(plan)
     profiles = _profile_settings(data)
@@ -62,6 +57,16 @@ def dimensions(data: dict[str, Any]) -> tuple[list[Plan], list[Finding]]:
             Finding(("sweep",), f"makes {count} cells; at most {MAX_CELLS} can be compared", True)
         )
     return dims if count <= MAX_CELLS else [], findings
+
+
+def _settings(dotted: str, target: KeyPath, values: list[Any] | dict[str, Any], name: str) -> Plan:
+    """The values of one path: a list labels itself, a mapping gives each value its label."""
+    where: KeyPath = ("sweep", dotted)
+    if isinstance(values, dict):
+        return tuple(Setting(dotted, target, (*where, key), value, key) for key, value in values.items())
+    return tuple(
+        Setting(dotted, target, (*where, i), value, _label(name, value)) for i, value in enumerate(values)
+    )
 
 
 def _wrong_path(data: dict[str, Any], dotted: str) -> str | None:

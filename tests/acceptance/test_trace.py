@@ -133,7 +133,7 @@ def test_a_recording_says_nothing_beyond_its_depth(tmp_path: Path) -> None:
     [
         ("{", "Expecting property name"),
         ("[1, 2]", "a row is an object"),
-        ('{"spans": [1]}', "neither 'accepted' nor 'acc_eagle'; it has spans"),
+        ('{"spans": [1]}', "neither 'accepted' nor 'chance' nor 'acc_eagle'; it has spans"),
         ('{"accepted": []}', "at least one whole number"),
         ('{"accepted": 3}', "at least one whole number"),
         ('{"accepted": [1, 2.5]}', r"accepted\[1\] is 2.5"),

@@ -183,3 +183,55 @@ def paper_cases(groundtruth: Path) -> list[PaperCase]:
         for table, name, engine, k in _TABLES
         for method, stem in _METHODS
     ]
+
+
+# -- SpecDecode-Bench, Fig. 2: trees ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TreeArm:
+    """One shape of drafts of Fig. 2; ``tokens`` per round as published on GSM8K (0: not published)."""
+
+    stem: str
+    method: str
+    name: str
+    width: int
+    depth: int
+    nodes: int
+    tokens: float
+
+    def simulate(self) -> Arms:
+        """With kernel measurements alone."""
+        return shipped(self.stem)
+
+    def simulate_engine(self) -> Arms:
+        """With what SGLang takes beside its kernels at batch 1, too."""
+        return _in_sglang(self.stem, "eagle3" if self.width == 1 else "eagle3-tree")
+
+
+CHAIN: Final = TreeArm("sdbench-gsm8k-chain", "eagle3_chain_k3", "chain of 3", 1, 3, 3, 2.25)
+TREE_6: Final = TreeArm("sdbench-gsm8k-tree6", "eagle3_tree_k6_depth3_branch2", "tree of 6", 2, 3, 6, 0.0)
+TREE_21: Final = TreeArm(
+    "sdbench-gsm8k-tree21", "eagle3_tree_k21_depth3_branch4", "tree of 21", 4, 3, 21, 2.92
+)
+TREE_ARMS: Final = (CHAIN, TREE_6, TREE_21)
+SGLANG: Final = "qwen3-8b-h100-sglang059.json"
+
+
+@cache
+def _in_sglang(stem: str, drafter: str) -> Arms:
+    return simulate(stem, {"profile": SGLANG, "drafter": drafter})
+
+
+def tree_ratios(groundtruth: Path, arm: TreeArm, dataset: str = "GSM8K") -> dict[int, float]:
+    """Published ratios by batch size."""
+    return {
+        int(row["batch_size"]): float(row["speedup_token_throughput"])
+        for row in read(groundtruth / "sdbench_fig2_tree_vs_chain_h100.csv")
+        if (row["dataset"], row["method"]) == (dataset, arm.method)
+    }
+
+
+def order(ratios: Mapping[str, float]) -> tuple[str, ...]:
+    """Names from the largest ratio to the smallest."""
+    return tuple(sorted(ratios, key=lambda name: -ratios[name]))

@@ -11,17 +11,22 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from calibrate.profile import write_atomically
+from calibrate.profile import load_profile, write_atomically
 from tests.published.measure import (
+    SCENARIOS,
+    SGLANG,
+    TREE_ARMS,
     Arms,
     BenchCase,
     PaperCase,
     bench_cases,
     crossing,
     error,
+    order,
     paper_cases,
     published_shares,
     shares,
+    tree_ratios,
 )
 
 TEXT: Final = Path(__file__).with_name("validation.md.in")
@@ -33,6 +38,12 @@ BENCH_HEAD: Final = (
 )
 SHARES_HEAD: Final = "drafter | batch | draft | verify | sampling and overhead"
 CROSSING_HEAD: Final = "engine | drafter | loses from, published | loses from, simulated | within a grid step"
+TREE_HEAD: Final = "batch | drafts | published | composed costs | error | and SGLang's time | error"
+ORDER_HEAD: Final = (
+    "batch | published order | composed costs | as published | and SGLang's time | as published"
+)
+GROWTH_HEAD: Final = "drafts | GSM8K | CNN/DM | ShareGPT | InstructCoder | simulated, GSM8K"
+TREE_BATCHES: Final = (1, 16, 64, 128)
 BATCHES: Final = "2 | 4 | 8 | 16 | 24 | 32 | 48 | 56 | 64"
 
 
@@ -50,6 +61,10 @@ def page(groundtruth: Path) -> str:
         "crossings": table(CROSSING_HEAD, (crossing_row(*run) for run in paper)),
         "implied": table(f"engine | drafter | {BATCHES}", (implied_row(*run) for run in paper)),
         "heads": table(f"engine | expected | {BATCHES}", head_rows([case for case, _ in paper])),
+        "trees": table(TREE_HEAD, tree_rows(groundtruth)),
+        "tree_order": table(ORDER_HEAD, order_rows(groundtruth)),
+        "tree_growth": table(GROWTH_HEAD, growth_rows(groundtruth)),
+        **tree_engine(),
     }
     return Template(TEXT.read_text(encoding="utf-8")).substitute(tables)
 
@@ -153,6 +168,60 @@ def head_rows(cases: list[PaperCase]) -> Iterable[list[str]]:
     for eagle, eagle3 in zip(cases[::2], cases[1::2], strict=True):
         cells = [f"{ratio / eagle3.published[batch]:.2f}" for batch, ratio in eagle.published.items()]
         yield [eagle.engine, f"{eagle.tau / eagle3.tau:.2f}", *_padded(cells)]
+
+
+# -- trees -----------------------------------------------------------------------------------------
+
+
+def tree_rows(groundtruth: Path) -> Iterable[list[str]]:
+    """One row per batch size and shape of drafts."""
+    for batch in TREE_BATCHES:
+        for arm in TREE_ARMS:
+            published = tree_ratios(groundtruth, arm)[batch]
+            row = [str(batch), arm.name, f"{published:.3f}"]
+            for arms in (arm.simulate(), arm.simulate_engine()):
+                row += [f"{arms[batch].ratio:.3f}", percent(error(arms[batch].ratio, published))]
+            yield row
+
+
+def tree_orders(groundtruth: Path, batch: int) -> tuple[tuple[str, ...], ...]:
+    """Shapes from best to worst: published, with composed costs, and with SGLang's time."""
+    return (
+        order({arm.name: tree_ratios(groundtruth, arm)[batch] for arm in TREE_ARMS}),
+        order({arm.name: arm.simulate()[batch].ratio for arm in TREE_ARMS}),
+        order({arm.name: arm.simulate_engine()[batch].ratio for arm in TREE_ARMS}),
+    )
+
+
+def order_rows(groundtruth: Path) -> Iterable[list[str]]:
+    """Whether the order of the three shapes is found, by batch size."""
+    for batch in TREE_BATCHES:
+        published, *simulated = tree_orders(groundtruth, batch)
+        row = [str(batch), " > ".join(published)]
+        for found in simulated:
+            row += [" > ".join(found), verdict(found == published)]
+        yield row
+
+
+def growth_rows(groundtruth: Path) -> Iterable[list[str]]:
+    """Ratio at batch 128 over that at 64, by shape and dataset."""
+    for arm in TREE_ARMS:
+        ratios = [
+            tree_ratios(groundtruth, arm, dataset)
+            for dataset in ("GSM8K", "CNN/DM", "ShareGPT", "InstructCoder")
+        ]
+        arms = arm.simulate_engine()
+        here = arms[128].ratio / arms[64].ratio
+        yield [arm.name, *(f"{published[128] / published[64]:.2f}" for published in ratios), f"{here:.2f}"]
+
+
+def tree_engine() -> dict[str, str]:
+    """What was estimated of SGLang at batch 1, from the profile's assumptions."""
+    stated = {each.what: each.value for each in load_profile(SCENARIOS / SGLANG).assumptions}
+    return {
+        "tree_loop": stated["drafters.*.first.loop"],
+        "tree_mask": stated["drafters.eagle3-tree.first.masked_attention"],
+    }
 
 
 def _padded(cells: list[str]) -> list[str]:

@@ -1,0 +1,47 @@
+"""Where a target pass is cheap to fill up to: the edges of its cost over the drafts it verifies.
+
+A pass costs a staircase of its tokens (captured graphs, tiles). It makes no sense to buy a part of a
+step, so only totals right before the larger rises are worth considering, some per level of drafts.
+Context adds a linear cost, which moves no edge: they are found once for each batch size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.cost.step_cost import StepCost
+from sim.policies.base import Int64
+
+Float = NDArray[np.float64]
+_PER_LEVEL = 4
+
+
+class Corners:
+    """Draft totals worth considering, by batch size; ``max_depth`` drafts per sequence at most."""
+
+    def __init__(self, max_depth: int) -> None:
+        self.max_depth = max_depth
+        self._cost: StepCost | None = None
+        self._known: dict[int, Int64] = {}
+
+    def of(self, cost: StepCost, sequences: int) -> Int64:
+        """Rising totals from 0 to ``sequences * max_depth``, whole levels among them."""
+        if cost is not self._cost:
+            self._cost, self._known = cost, {}
+        if sequences not in self._known:
+            self._known[sequences] = self._found(cost, sequences)
+        return self._known[sequences]
+
+    def _found(self, cost: StepCost, n: int) -> Int64:
+        """The last of the highest rises in every quarter of a level, and the ends of levels."""
+        most = n * self.max_depth
+        totals = np.arange(most + 1)
+        ns = cost.target_ns(n + totals, n, 0.0) + cost.first_ns(totals, n, n, 0.0)
+        width = -(-n // _PER_LEVEL)
+        windows = -(-most // width)
+        rises = np.zeros(windows * width)
+        rises[:most] = np.diff(ns)
+        last = width - 1 - rises.reshape(windows, width)[:, ::-1].argmax(axis=1)
+        edges = np.minimum(np.arange(windows) * width + last, most)
+        return np.union1d(edges, n * np.arange(self.max_depth + 1)).astype(np.int64)
