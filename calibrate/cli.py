@@ -76,7 +76,7 @@ def record_acceptance(
         list[str] | None, typer.Option(help="greedy or a number; may be given again (default: greedy, 1).")
     ] = None,
     requests: Annotated[int, typer.Option(help="Rows of a trace; a block drafter's has a quarter.")] = 256,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     seed: Annotated[int, typer.Option(help="Of weights, text and draws.")] = 0,
 ) -> None:
     """Train small byte models on Python's own library (minutes, once) and record which drafts survive."""

@@ -38,7 +38,7 @@ class Options:
     requests: int = 256
     prompt_tokens: int = 56
     output_tokens: int = 192
-    threads: int = 2
+    threads: int = 1
     command: str = ""
     recipe: Recipe = field(default_factory=Recipe)
 
@@ -174,8 +174,9 @@ def _compare(
 
 
 def _behind(recording: Recording, depth: int) -> float:
-    """Mean recorded confidence of the drafts behind a rejected one, over rounds from any start."""
+    """Mean recorded confidence of the drafts behind a rejected one, over rounds of this depth."""
     reach = np.cumprod(by_start(recording.chance, depth), axis=2)
-    lost = 1 - reach[:, :, :-1]  # drafts 1.. are lost when one before them was rejected
+    starts = walk(recording.chance, depth).starts[:, :, None]
+    lost = starts * (1 - reach[:, :, :-1])  # drafts 1.. are lost when one before them was rejected
     claims = by_start(recording.confidence, depth)[:, :, 1:]
     return float((lost * claims).sum() / lost.sum())

@@ -32,15 +32,21 @@ def by_start(chance: Floats, depth: int) -> Floats:
 
 @dataclass(frozen=True)
 class Walk:
-    """Expectations over luck of fixed-depth rounds, last rounds whole; each of shape (requests,).
+    """Expectations over luck of fixed-depth rounds, last rounds whole.
 
-    ``reached[j]`` and ``accepted[j]`` count over all requests, shape (depth,).
+    ``tokens`` has shape (requests,); ``starts``, rounds that start at a position, shape (requests,
+    positions). ``reached[j]`` and ``accepted[j]`` count drafts over all requests, shape (depth,).
     """
 
     tokens: Floats
-    rounds: Floats
+    starts: Floats
     reached: Floats
     accepted: Floats
+
+    @property
+    def rounds(self) -> Floats:
+        """Rounds of each request, shape (requests,)."""
+        return np.asarray(self.starts.sum(axis=1))
 
     @property
     def tokens_per_round(self) -> float:
@@ -67,7 +73,7 @@ def walk(chance: Floats, depth: int) -> Walk:
     inside, beyond = visits[:, :positions], visits[:, positions:]
     met = (inside[:, :, None] * reach).sum(axis=(0, 1))
     tokens = (beyond * np.arange(positions, positions + depth + 1)).sum(axis=1)
-    return Walk(tokens, inside.sum(axis=1), met[:-1], met[1:])
+    return Walk(tokens, inside, met[:-1], met[1:])
 
 
 def describe(chance: Floats, confidence: Floats) -> dict[str, Any]:

@@ -219,8 +219,8 @@ class Scheduler:
     def prompt_tokens_ahead(self) -> int:
         """Prompt tokens that the next step will compute, as far as is known before it is scheduled."""
         batch, free = self.batch, self.pool.free * self.block_size
-        fresh = batch.row(FRESH) > 0
-        ahead = int((batch.row(TOKENS) - batch.row(COMPUTED))[fresh].sum()) if self.prefilling else 0
+        left = batch.row(TOKENS) - batch.row(COMPUTED)
+        ahead = int(left[left > 1].sum()) if self.prefilling else 0
         for sequence in islice(self.waiting, self.max_num_seqs - batch.n):
             if sequence.tokens > free or ahead >= self.budget:
                 break

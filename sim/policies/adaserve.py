@@ -20,7 +20,8 @@ Lossless: the budget is fixed, and what a request gets in either step depends on
 
 Departures: chains instead of trees, so w = 1. The authors' budget comes from profiling "balancing
 throughput and latency" and is not stated; ours is the largest step whose target pass takes at most
-``stretch`` times that of a single token, both profiled like ``dspark``'s SPS, unless ``budget`` is given.
+``stretch`` times that of a single token, both profiled like ``dspark``'s SPS, unless ``budget`` is given
+(2: where what the tokens add equals what every pass costs).
 t is the time of a decode round with the budget spread evenly, at the batch's context; the round just
 run, whose end the limit has not seen yet, is taken to last as long. The first token comes out of the
 prompt and counts for neither l nor o, as in the usual TPOT. Their code limits n_max to 1.2 times an even
@@ -52,7 +53,7 @@ class AdaServe(PolicyDefaults):
         k_max: int,
         k_min: int,
         budget: int | None = None,
-        stretch: float = 1.5,
+        stretch: float = 2.0,
         n_max: int | None = None,
         profile_context: int = 2048,
     ) -> None:
@@ -131,7 +132,7 @@ class AdaServeConfig(PolicyConfig):
         default=None, ge=1, description="tokens verified per round; default: from the cost tables"
     )
     stretch: float = Field(
-        default=1.5, ge=1, description="target pass at the budget, against that of one token"
+        default=2.0, ge=1, description="target pass at the budget, against that of one token"
     )
     n_max: int | None = Field(
         default=None, ge=0, description="most drafts of one request for its limit; default: all"

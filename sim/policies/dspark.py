@@ -5,8 +5,8 @@ in falling order of ``a``; with B = step tokens and tau = expected tokens, the a
 ``Theta = tau * SPS(B)`` large, SPS(B) being steps per second as profiled at start.
 
 - ``variant: algorithm_1`` (section 3.2.2, Algorithm 1): drafts are added one by one; the first that does
-  not raise Theta ends it. That is the best B where Theta has one peak, and may stop in front of a better
-  one where SPS is a staircase.
+  not raise Theta ends it. That is the best B where Theta has one peak. Where SPS is a staircase it is no
+  good: with captured graphs it stops in front of the next graph, at full batches before the first draft.
 - ``variant: production`` (section 5.2): the number of drafts K is the best over all B, without early
   stop, for the survivals of two steps ago (1 for requests that had none); then the K likeliest drafts of
   this step are verified.
@@ -94,7 +94,7 @@ class DSparkConfig(PolicyConfig):
 
     policy: Literal["dspark"]
     k_max: int = Field(default=7, ge=1, le=64, description="drafts proposed for every sequence (gamma)")
-    variant: Variant = Field(default="algorithm_1", description="early stop, or a budget from two steps ago")
+    variant: Variant = Field(default="production", description="a budget from two steps ago, or early stop")
     profile_context: int = Field(
         default=2048, ge=0, description="KV tokens of a sequence when steps per second are profiled"
     )

@@ -100,26 +100,35 @@ class Leadline(PolicyDefaults):
     # -- while drafting, and after it --------------------------------------------------------
 
     def stop_depths(self, batch: Batch, depths: Depths, confidence: Claims) -> Depths:
-        """Go on level by level while the next one is worth its pass."""
+        """Go on level by level while some deeper one is worth its passes."""
         self._survive = np.cumprod(self.calibration.apply(confidence[:, : self.max_depth]), axis=1)
         most = int(np.max(depths, initial=0))
         if self.prices is None or not batch.cost.sequential or most < 2:
             return depths
-        return np.minimum(depths, self._worth_a_pass(batch, self.prices, most))
+        if batch.cost.habits.uniform and isinstance(depths, int):
+            return self._deepest(self.prices, most)
+        return np.minimum(depths, self._each_depth(batch, self.prices, most))
 
-    def _worth_a_pass(self, batch: Batch, prices: Prices, most: int) -> Int64:
-        """Depth of every sequence: drafting stops where further passes cost more than they give.
+    def _deepest(self, prices: Prices, most: int) -> int:
+        """Depth of all, where every pass runs for every sequence.
 
         What deeper levels give on average is scaled by how far this round's survivals are from theirs.
         """
-        n, uniform = batch.sequences, batch.cost.habits.uniform
+        left = self._survive.sum(axis=0).tolist()
+        for level in range(1, most):
+            if left[level - 1] <= len(self._survive) * prices.levels[level - 1] * prices.needed[level]:
+                return level
+        return most
+
+    def _each_depth(self, batch: Batch, prices: Prices, most: int) -> Int64:
+        """Depth of each sequence, where passes run for those alone that go on."""
+        n = batch.sequences
         depths, going = np.ones(n, dtype=np.int64), np.ones(n, dtype=np.bool_)
         every = self._pass_ns(batch, going)
         for level in range(1, most):
-            needed = float(prices.needed[level])
-            left = self._survive[:, level - 1] / max(float(prices.levels[level - 1]), 1e-9)
-            if not uniform:
-                going &= left > needed
+            usual, needed = max(prices.levels[level - 1], 1e-9), prices.needed[level]
+            left = self._survive[:, level - 1] / usual
+            going &= left > needed
             if float(left[going].sum()) <= n * needed * self._pass_ns(batch, going) / every:
                 break
             depths += going

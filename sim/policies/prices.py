@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sim.policies.base import Batch, Int64
 from sim.policies.corners import Corners
-from sim.policies.yields import PRICES, Float, Yields
+from sim.policies.yields import Float, Yields
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Prices:
     tokens: list[float]
     slots: list[float]
     usual: list[float]
-    levels: Float
-    needed: Float
+    levels: list[float]
+    needed: list[float]
 
     def affordable(self, best: NDArray[np.floating]) -> int:
         """Drafts to verify of ``best``, survivals from the highest down.
@@ -61,52 +61,47 @@ class Prices:
 def fix_prices(batch: Batch, corners: Corners, yields: Yields) -> Prices:
     """Prices for the next round of a batch that is not empty."""
     cost, n, context = batch.cost, batch.sequences, float(batch.context_tokens.sum())
-    totals = corners.of(cost, n)
-    ranks, tokens, levels = _expected(n, totals, yields)
-    first = cost.first_ns(totals, n, n, context)
-    slots = cost.target_ns(n + totals, n, context) + first
-    time = slots + cost.further_ns(n, np.arange(len(tokens)), context)[:, None]
+    corner = corners.of(cost, n)
+    expected = yields.expected(n, corner.totals)
+    slots, first = corner.slots[0] + context * corner.slots[1], corner.first[0] + context * corner.first[1]
+    further = corner.further[0] + context * corner.further[1]
+    passes = np.maximum(np.arange(len(expected.tokens)) - 1, 0)
+    time = slots + further * passes[:, None]
     if not cost.habits.idle_pass:
         time[0] -= first
-    rate = (n + tokens) / time
+    rate = (n + expected.tokens) / time
     price = float(rate.max())
-    needed = _needed((tokens - price * slots).max(axis=1), price * float(cost.further_ns(n, 2, context)))
+    beside = _beside_prompts(batch, corner.totals, first) if batch.prompt_tokens_ahead else slots
     return Prices(
         plain=float(rate[0].max()),
         drafted=float(rate[1:].max()),
-        totals=totals.tolist(),
-        tokens=tokens[-1].tolist(),
-        slots=(price * _beside_prompts(batch, totals, slots, first)).tolist(),
-        usual=np.interp(totals + 0.5, ranks, PRICES[::-1]).tolist(),
-        levels=levels,
-        needed=needed,
+        totals=corner.totals.tolist(),
+        tokens=expected.tokens[-1].tolist(),
+        slots=(price * beside).tolist(),
+        usual=expected.usual.tolist(),
+        levels=expected.levels.tolist(),
+        needed=_needed((expected.tokens - price * slots).max(axis=1), price * further),
     )
 
 
-def _expected(n: int, totals: Int64, yields: Yields) -> tuple[Float, Float, Float]:
-    """Rank of every survival of ``PRICES`` from the highest down; tokens of ``totals`` by depth (rows).
-
-    The last is the mean survival of every level.
-    """
-    count, value = yields.by_depth()
-    ranks, gained = n * count[:, ::-1], n * value[:, ::-1]
-    tokens = np.array([np.interp(totals, *row) for row in zip(ranks, gained, strict=True)])
-    return ranks[-1], tokens, np.diff(value[:, 0])
-
-
-def _needed(worth: Float, pass_price: float) -> Float:
+def _needed(worth: Float, pass_price: float) -> list[float]:
     """By level, the share of the usual survivals at which some deeper level just pays its passes."""
-    depth = np.arange(len(worth))
-    price, gain = pass_price * (depth - depth[:, None]), worth - worth[:, None]
-    pays = (price >= 0) & (gain > 0) & (depth > depth[:, None])
-    return np.asarray(np.divide(price, gain, out=np.full(gain.shape, np.inf), where=pays).min(axis=1))
+    worths = worth.tolist()
+    return [
+        min(
+            (
+                pass_price * (j - i) / (deeper - here)
+                for j, deeper in enumerate(worths)
+                if j > i and deeper > here
+            ),
+            default=np.inf,
+        )
+        for i, here in enumerate(worths)
+    ]
 
 
-def _beside_prompts(batch: Batch, totals: Int64, slots: Float, first: Float) -> Float:
-    """Time of the target pass when the next step also computes the prompt tokens that are ahead."""
-    if not batch.prompt_tokens_ahead:
-        return slots
+def _beside_prompts(batch: Batch, totals: Int64, first: Float) -> Float:
+    """Time of the slots when the next step also computes the prompt tokens that are ahead."""
     cost, n = batch.cost, batch.sequences
-    beside = n + min(batch.prompt_tokens_ahead, cost.max_tokens - n - int(totals[-1]))
-    context = float(batch.context_tokens.sum())
-    return np.asarray(cost.target_ns(beside + totals, n, context) + first)
+    tokens = n + min(batch.prompt_tokens_ahead, cost.max_tokens - n - int(totals[-1])) + totals
+    return np.asarray(cost.target_ns(tokens, n, float(batch.context_tokens.sum())) + first)

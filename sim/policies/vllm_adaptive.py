@@ -14,15 +14,17 @@ fitted to the margin of the drafter's two best tokens) are known before the toke
 Costs are profiled at start: at every captured graph size, then at 1.5, 2, 4, ... times the largest up to
 the largest step, with one sequence per token up to ``profile_sequences``, each over ``profile_context``
 tokens. Both curves are forced not to fall; between captured sizes they are stairs, beyond them straight
-lines. A long synthetic context over one sequence per token makes drafts look dearer than they are where
-real contexts are short: a draft adds a token to the pass, but no KV to read.
+lines. Where KV reads are dear the synthetic context misleads: a draft adds a token to the pass, but no KV
+to read, so up to ``profile_sequences`` tokens it looks dearer than it is, and beyond, beside a full batch
+of long contexts, cheaper (vLLM's setting: VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN).
 
 **Granularity**: per token; every step. **Inputs**: confidences, cost tables, prompt tokens of the next
 step.
 
 Departures: the verify curve is target pass, sampling and host, where vLLM times the forward pass alone;
-KV reads are charged in full, while vLLM's dummy requests share one block; without captured graphs
-every size counts as profiled. The cap on logits per sampling chunk is left out.
+KV reads are charged in full, while vLLM's dummy requests share one block (what that measures we do not
+know); without captured graphs every size counts as profiled; the cap on logits per sampling chunk is left
+out.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ would buy and how many tokens they would give. Both learn from the past alone.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ PRICES: Final[Float] = np.linspace(0, 1, 33) ** 2
 _BINS: Final = len(PRICES) - 1
 _CLAIM_BINS: Final = 16
 _PRIOR: Final = 16
+_SAMPLE: Final = 64
+_RENEWED: Final = 128
 
 
 class Calibration:
@@ -41,7 +43,12 @@ class Calibration:
         return np.minimum(corrected, np.float32(1))
 
     def learn(self, claims: Float, verified: Int64, accepted: Int64) -> None:
-        """Count the drafts up to and including the first rejected one; ``claims`` (sequences, depth)."""
+        """Count the drafts up to and including the first rejected one; ``claims`` (sequences, depth).
+
+        Of many sequences a sample counts, as in ``Yields.learn``.
+        """
+        every = -(-len(claims) // _SAMPLE)
+        claims, verified, accepted = claims[::every], verified[::every], accepted[::every]
         depth = np.arange(claims.shape[1])
         tested = depth < np.minimum(accepted + 1, verified)[:, None]
         claim, passed = claims[tested], (depth < accepted[:, None])[tested]
@@ -56,10 +63,22 @@ def _claim_bin(claims: NDArray[np.floating]) -> Int64:
     return (claims * _CLAIM_BINS).astype(np.int64)
 
 
+class Expected(NamedTuple):
+    """What the drafts of a batch will give: ``tokens`` of the likeliest totals, by depth (rows).
+
+    ``usual`` is the survival of the draft after each total, ``levels`` the mean survival of each level.
+    """
+
+    tokens: Float
+    usual: Float
+    levels: Float
+
+
 class Yields:
     """Survivals of the drafts of recent rounds, per sequence; fades with ``memory`` sequences.
 
-    Starts as if ``start`` of the drafts of every level were accepted.
+    Starts as if ``start`` of the drafts of every level were accepted. Expectations are renewed once
+    ``_RENEWED`` sequences were learned from.
     """
 
     def __init__(self, max_depth: int, start: float, memory: float) -> None:
@@ -69,14 +88,21 @@ class Yields:
         self._count, self._value = np.zeros(max_depth * _BINS), np.zeros(max_depth * _BINS)
         self._weight = 0.0
         self._add(np.full((_PRIOR, max_depth), start).cumprod(axis=1), 0.0)
+        self._expected: dict[int, Expected] = {}
+        self._unseen = 0
 
     def learn(self, survive: Claims, deepest: int) -> None:
         """Take in a round: survivals of shape (sequences, max_depth), known up to level ``deepest``.
 
-        Deeper levels are filled in with what is usual after those before.
+        Deeper levels are filled in with what is usual after those before. Of many sequences, every
+        second, third, ... counts, so that at most ``_SAMPLE`` do.
         """
-        keep = self._memory / (len(survive) + self._memory)
-        self._add(self._filled(survive, deepest, keep), keep)
+        sample = survive[:: -(-len(survive) // _SAMPLE)]
+        keep = self._memory / (len(sample) + self._memory)
+        self._add(self._filled(sample, deepest, keep), keep)
+        self._unseen += len(sample)
+        if self._unseen >= _RENEWED:
+            self._expected, self._unseen = {}, 0
 
     def _filled(self, survive: Claims, deepest: int, keep: float) -> Float:
         whole = survive.astype(np.float64)
@@ -93,6 +119,18 @@ class Yields:
         self._weight = keep * self._weight + len(survive)
         self._count = keep * self._count + np.bincount(at, minlength=size)
         self._value = keep * self._value + np.bincount(at, survive.ravel(), size)
+
+    def expected(self, sequences: int, totals: Int64) -> Expected:
+        """What the likeliest ``totals`` drafts of so many sequences will give; ``totals`` go with them."""
+        if sequences not in self._expected:
+            self._expected[sequences] = self._expectation(sequences, totals)
+        return self._expected[sequences]
+
+    def _expectation(self, n: int, totals: Int64) -> Expected:
+        count, value = self.by_depth()
+        ranks, gained = n * count[:, ::-1], n * value[:, ::-1]
+        tokens = np.array([np.interp(totals, *row) for row in zip(ranks, gained, strict=True)])
+        return Expected(tokens, np.interp(totals + 0.5, ranks[-1], PRICES[::-1]), np.diff(value[:, 0]))
 
     def by_depth(self) -> tuple[Float, Float]:
         """Drafts per sequence that survive each price, and tokens they give, by depth.

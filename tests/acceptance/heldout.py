@@ -19,7 +19,8 @@ from sim.acceptance.base import AcceptanceProcess
 from sim.acceptance.build import build_process
 from sim.acceptance.config import AcceptanceConfig
 from sim.acceptance.fit import candidates
-from sim.acceptance.fit.evidence import Counted, Request, pooled, survival_of
+from sim.acceptance.fit.evidence import Request, counted, pooled
+from sim.acceptance.fit.recordings import walked
 from sim.acceptance.fit.sequences import tested
 from sim.acceptance.replay import TraceProcess, tokens_per_round
 from sim.acceptance.survey import walk
@@ -78,31 +79,17 @@ def fitted(process: str, rows: Sequence[Row]) -> AcceptanceProcess:
 def logged(rows: Sequence[Row]) -> list[Request]:
     """What an engine logs of one generation per row at depth 4."""
     process = replay(rows, 2, in_order=True)
-    return [_logged(process.path(i, 1, row.positions).run) for i, row in enumerate(rows)]
-
-
-def _logged(run: NDArray[np.uint8]) -> Request:
-    steps, position = [], 0
-    while position < len(run):
-        accepted = min(int(run[position]), LOGGED)
-        steps.append((LOGGED, accepted))
-        position += accepted + 1
-    return Request(LOGGED, len(steps), sum(a for _, a in steps), tuple(steps), in_order=True)
+    return [walked(process.path(i, 1, row.positions).run, LOGGED) for i, row in enumerate(rows)]
 
 
 def fit(process: str, requests: Sequence[Request]) -> AcceptanceConfig:
     """One of the four parametric processes without depth decay, by maximum likelihood; iid by counts."""
     if process == "iid":
-        return candidates.fit_counts(candidates.IID[0], [pooled([_counted(each) for each in requests])])
+        return candidates.fit_counts(candidates.IID[0], [pooled([counted(each) for each in requests])])
     if process == "beta":
         return candidates.fit_requests(requests)
     family = {"markov": candidates.MARKOV, "latent": candidates.LATENT}[process][0]
     return candidates.fit_rounds(family, tested(requests))
-
-
-def _counted(request: Request) -> Counted:
-    survival = survival_of([accepted for _, accepted in request.steps], LOGGED)
-    return Counted(LOGGED, request.tokens_per_round, survival, request.rounds)
 
 
 def predicted(process: AcceptanceProcess, output_tokens: int) -> Summary:
@@ -119,8 +106,8 @@ def seen(rows: Sequence[Row]) -> Summary:
 
 def per_request(process: AcceptanceProcess, requests: int, output_tokens: int) -> Floats:
     """Tokens per round of each request at depth 4."""
-    walked = (walk(process.path(i, 1, output_tokens).run, LOGGED) for i in range(requests))
-    return np.array([tokens / rounds for tokens, rounds in walked])
+    walks = (walk(process.path(i, 1, output_tokens).run, LOGGED) for i in range(requests))
+    return np.array([tokens / rounds for tokens, rounds in walks])
 
 
 def _summary(means: Sequence[float], spread: Floats) -> Summary:

@@ -64,6 +64,9 @@ class Played(NamedTuple):
 def decision_table(repeats: int) -> list[str]:
     """Median decision of every registered policy that drafts, at each batch size; misses are named."""
     lines = [
+        "All that a policy is asked in one step, from confidences to outcomes, and the step that it decides. "
+        f"Targets: {_targets()}.",
+        "",
         "| policy | answers with | batch | us per decision, median | step, ms | share | target |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -73,12 +76,16 @@ def decision_table(repeats: int) -> list[str]:
             us, ms = statistics.median(played.us), statistics.median(played.step_ms)
             target = TARGETS_US.get((played.answer, sequences))
             lines.append(
-                f"| {name} | {played.answer} | {sequences} | {us:.0f} | {ms:.1f} | {us / 10 / ms:.2f} % | "
+                f"| {name} | {played.answer} | {sequences} | {us:.1f} | {ms:.1f} | {us / 10 / ms:.2f} % | "
                 f"{f'{target:.0f} us' if target else ''} |"
             )
             if target and us > target:
                 missed.append(f"{name} {us:.0f} of {target:.0f} us at batch {sequences}")
     return [*lines, "", f"Over its target: {'; '.join(missed) or 'none'}."]
+
+
+def _targets() -> str:
+    return " and ".join(f"{us:.0f} us for {answer} at batch {n}" for (answer, n), us in TARGETS_US.items())
 
 
 def measured(sequences: int, repeats: int) -> dict[str, Played]:

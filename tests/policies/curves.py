@@ -27,7 +27,7 @@ def curve_cost(ns: Sequence[float] | NDArray[np.float64]) -> StepCost:
     return StepCost(plain.model_copy(update={"target": target}), None, len(ns))
 
 
-def claims(rows: Sequence[Sequence[float]]) -> Claims:
+def claims(rows: Sequence[Sequence[float]] | NDArray[np.floating]) -> Claims:
     """Confidences from lists."""
     return np.array(rows, dtype=np.float32)
 

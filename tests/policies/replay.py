@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from calibrate.profile import Profile
 from sim.acceptance.build import build_process
 from sim.acceptance.config import Confidence, IidAcceptance
 from sim.engine.config import EngineConfig
@@ -16,19 +17,31 @@ from tests.engine.modelled import linear_profile, requests
 ALPHA = 0.7
 
 
+PROFILE = linear_profile(20.0, 0.1, 1e-4, draft=(1.0, 0.01, 0.5))
+
+
 def tokens_per_s(
-    policy: Policy, sequences: int, auc: float = 0.85, alpha: float = ALPHA, output: int = 400
+    policy: Policy,
+    sequences: int,
+    auc: float = 0.85,
+    alpha: float = ALPHA,
+    output: int = 400,
+    prompt: int = 64,
+    profile: Profile = PROFILE,
 ) -> float:
-    """Output tokens per second of ``sequences`` requests that start together and end alike."""
+    """Output tokens per second of ``sequences`` requests that start together, from the first token on."""
     config = IidAcceptance(process="iid", alpha=alpha, confidence=Confidence(auc=auc))
-    profile = linear_profile(20.0, 0.1, 1e-4, draft=(1.0, 0.01, 0.5))
     setup = Setup(
-        requests=requests(np.zeros(sequences), 64, output),
+        requests=requests(np.zeros(sequences), prompt, output),
         profile=profile,
         drafter=profile.drafters["d"] if policy.drafts else None,
-        engine=EngineConfig(preset="ideal", kv_blocks=100_000, max_num_seqs=1024),
+        engine=EngineConfig(
+            preset="ideal", kv_blocks=1_000_000, max_num_seqs=1024, max_num_batched_tokens=65536
+        ),
         processes=(build_process(config, 0, 7, Path),),
         max_depth=7,
     )
     steps = simulate(setup, policy).steps
-    return float(steps["emitted"].sum() / steps["end_ns"][-1] * 1e9)
+    decoding = (steps["prefill_tokens"] == 0) & (steps["sequences"] == sequences)
+    took = (steps["end_ns"] - steps["start_ns"])[decoding]
+    return float(steps["emitted"][decoding].sum() / took.sum() * 1e9)

@@ -63,7 +63,8 @@ def test_expected_tokens_count_every_sequence_s_own(confidence: Claims, least: i
 @given(st.data(), st.integers(1, 3))
 def test_the_past_is_that_of_the_same_request(data: st.DataObject, lag: int) -> None:
     """Against a list for each request; requests come, pause and go."""
-    past, lists = Past(2, lag), {r: [] for r in range(6)}
+    past = Past(2, lag)
+    lists: dict[int, list[list[float]]] = {r: [] for r in range(6)}
     for _ in range(data.draw(st.integers(1, 8))):
         requests = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True))
         survive = survival(data.draw(confidences(len(requests), 2)))

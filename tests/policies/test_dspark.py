@@ -51,7 +51,7 @@ def algorithm_1(confidence: Claims, steps_per_s: Callable[[int], float]) -> list
 
 def build(**parameters: object) -> DSpark:
     """The policy at depth 3."""
-    return DSparkConfig(policy="dspark", k_max=3, **parameters).build(Bounds(3))  # type: ignore[arg-type]
+    return DSparkConfig(policy="dspark", k_max=3, **parameters).build(Bounds(3))
 
 
 def theta(confidence: Claims, ns: Curve, drafts: int) -> float:
@@ -62,14 +62,14 @@ def theta(confidence: Claims, ns: Curve, drafts: int) -> float:
 
 @given(confidences(4, 3), st.one_of(ANY, STAIRS, CONVEX))
 def test_algorithm_1_is_the_paper_s(confidence: Claims, ns: Curve) -> None:
-    chosen = decide(build(), curve_cost(ns), confidence)
+    chosen = decide(build(variant="algorithm_1"), curve_cost(ns), confidence)
     assert chosen.tolist() == algorithm_1(confidence, lambda tokens: 1e9 / ns[tokens - 1])
 
 
 @given(confidences(4, 3), CONVEX)
 def test_stopping_early_loses_nothing_where_theta_has_one_peak(confidence: Claims, ns: Curve) -> None:
     """Concave tokens over convex time have no second peak."""
-    drafts = int(decide(build(), curve_cost(ns), confidence).sum())
+    drafts = int(decide(build(variant="algorithm_1"), curve_cost(ns), confidence).sum())
     possible = int((survival(confidence) > 0).sum())
     best = max(theta(confidence, ns, m) for m in range(possible + 1))
     assert theta(confidence, ns, drafts) == pytest.approx(best, rel=1e-12)
@@ -98,7 +98,7 @@ def test_a_step_that_is_paid_for_only_further_on_stops_algorithm_1_alone() -> No
     """Two tokens cost what eight do: one draft is not worth it, three are."""
     ns = [1.0] + [2.0] * 7
     sure = claims([[0.9, 0.9, 0.9]])
-    assert decide(build(), curve_cost(ns), sure).tolist() == [0]
+    assert decide(build(variant="algorithm_1"), curve_cost(ns), sure).tolist() == [0]
     assert decide(build(variant="production"), curve_cost(ns), sure).tolist() == [3]
 
 
@@ -119,12 +119,12 @@ def test_the_first_drafts_may_be_verified_in_any_case(variant: str) -> None:
 
 def test_a_gain_can_only_be_promised_by_the_past() -> None:
     with pytest.raises(ValidationError, match="variant: production"):
-        DSparkConfig(policy="dspark", min_gain=0.04)
+        DSparkConfig(policy="dspark", variant="algorithm_1", min_gain=0.04)
 
 
 @pytest.mark.parametrize("variant", ["algorithm_1", "production"])
 def test_nothing_to_decide_is_no_error(variant: str) -> None:
     cost = curve_cost([1.0] * 8)
     assert decide(build(variant=variant), cost, np.zeros((0, 3), dtype=np.float32)).tolist() == []
-    none = DSparkConfig(policy="dspark", variant=variant).build(Bounds(0))  # type: ignore[arg-type]
+    none = DSparkConfig(policy="dspark", variant=variant).build(Bounds(0))
     assert decide(none, cost, np.zeros((2, 1), dtype=np.float32)).tolist() == [0, 0]

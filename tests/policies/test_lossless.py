@@ -10,9 +10,10 @@ in fractions.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -152,7 +153,7 @@ def agreement(word: Word) -> float:
 
 def spoken(draft: Word, depth: int, length: int, drafter: Speaker = DRAFTER) -> Law:
     """Law of what is emitted and follows, with ``depth`` tokens of ``draft`` verified."""
-    law: Counter[Word] = Counter()
+    law: Law = defaultdict(Fraction)
     weight = Fraction(1)
     for j in range(depth):
         word, token = draft[:j], draft[j]
@@ -162,10 +163,15 @@ def spoken(draft: Word, depth: int, length: int, drafter: Speaker = DRAFTER) -> 
         for t in (0, 1):
             if rejected and short[t]:
                 share = rejected * short[t] / missing
-                law.update({w: share * c for w, c in TARGET.law((*word, t), length).items()})
+                _add(law, share, TARGET.law((*word, t), length))
         weight *= min(ratio, Fraction(1))
-    law.update({w: weight * c for w, c in TARGET.law(draft[:depth], length).items()})
+    _add(law, weight, TARGET.law(draft[:depth], length))
     return dict(law)
+
+
+def _add(law: Law, weight: Fraction, other: Law) -> None:
+    for word, chance in other.items():
+        law[word] += weight * chance
 
 
 def output_law(
@@ -176,7 +182,7 @@ def output_law(
     drafter: Speaker = DRAFTER,
 ) -> Law:
     """Joint law of the first ``depth + 1`` tokens of all sequences, as one word."""
-    law: Counter[Word] = Counter()
+    law: Law = defaultdict(Fraction)
     for drafts in product(product((0, 1), repeat=depth), repeat=rows):
         drawn = prod((drafter.law((), depth)[draft] for draft in drafts), start=Fraction(1))
         if not drawn:
@@ -221,7 +227,7 @@ def test_lossless_rules_speak_as_the_target_does(
     """Two sequences, two drafts each, jointly and exactly."""
     earlier = [np.full((2, 2), chance, dtype=np.float32) for chance in (*past, *past)]
     for cost in (SKIP_ONE, curve_cost([1.0, 1.0, 1.3, 1.6, 1.9, 2.2])):
-        law = output_law(lambda now, c=cost: lengths(LOSSLESS[rule], c, earlier, now), 2, confidence)
+        law = output_law(partial(lengths, LOSSLESS[rule], cost, earlier), 2, confidence)
         assert law == target_law(2)
 
 
@@ -237,9 +243,7 @@ def test_a_budget_from_the_past_says_it_as_often_as_the_target() -> None:
     for rule in ("dspark, production", "vllm_adaptive"):
         for promise in (0.0, 0.9):
             past = [claims([[0.8, promise]])] * 2
-            law = output_law(
-                lambda now, r=rule, p=past: lengths(LOSSLESS[r], APPENDIX_A, p, now), 1, of_appendix_a
-            )
+            law = output_law(partial(lengths, LOSSLESS[rule], APPENDIX_A, past), 1, of_appendix_a)
             assert law == target_law(1)
 
 

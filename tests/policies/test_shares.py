@@ -21,7 +21,7 @@ FREE = curve_cost([1.0] * 64)
 
 def dcut(**parameters: object) -> DCut:
     """The policy at depth 4."""
-    return DCutConfig(policy="dcut", k_max=4, **parameters).build(Bounds(4))  # type: ignore[arg-type]
+    return DCutConfig(policy="dcut", k_max=4, **parameters).build(Bounds(4))
 
 
 def topk(confidence: Claims, capacity: int) -> list[int]:
@@ -36,7 +36,7 @@ def topk(confidence: Claims, capacity: int) -> list[int]:
 @given(st.lists(st.integers(1, 999), min_size=12, max_size=12, unique=True), st.integers(0, 14))
 def test_tetris_keeps_what_the_authors_keep(thousandths: list[int], capacity: int) -> None:
     """On confidences that are never equal (the authors leave the order of equals to the device)."""
-    confidence = (np.array(thousandths, dtype=np.float32) / 1000).reshape(3, 4)
+    confidence = claims(np.array(thousandths).reshape(3, 4) / 1000)
     policy = TetrisConfig(policy="tetris", k=3, extra=1, capacity=capacity).build(Bounds(9))
     assert decide(policy, FREE, confidence).tolist() == topk(confidence, capacity)
 
@@ -77,5 +77,5 @@ def test_nothing_to_decide_is_no_error() -> None:
     none = np.zeros((0, 4), dtype=np.float32)
     for policy in (dcut(), dcut(ratio=0.5), TetrisConfig(policy="tetris").build(Bounds(0))):
         assert decide(policy, FREE, none).tolist() == []
-    for policy in (DCutConfig(policy="dcut"), TetrisConfig(policy="tetris", capacity=5)):
-        assert decide(policy.build(Bounds(0)), FREE, claims([[0], [0]])).tolist() == [0, 0]
+    for config in (DCutConfig(policy="dcut"), TetrisConfig(policy="tetris", capacity=5)):
+        assert decide(config.build(Bounds(0)), FREE, claims([[0], [0]])).tolist() == [0, 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -102,19 +101,6 @@ def test_an_engine_without_room_for_drafts_gets_none(name: str) -> None:
     chosen = policy(name, max_depth=0)
     assert np.all(chosen.draft_depths(batch(3)) == 0)
     assert np.all(chosen.verify_depths(batch(3), 0, np.zeros((3, 0), dtype=np.float32)) == 0)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_deciding_for_256_sequences_is_not_a_loop_over_them(name: str) -> None:
-    """The fastest of 50 decisions stays far below the milliseconds of a loop."""
-    chosen, now, spent = policy(name), batch(256), []
-    confidence = np.tile(np.linspace(0.95, 0.6, WIDTH, dtype=np.float32), (256, 1))
-    for _ in range(50):
-        start = time.perf_counter()
-        depths = chosen.stop_depths(now, WIDTH, confidence)
-        chosen.verify_depths(now, depths, confidence)
-        spent.append(time.perf_counter() - start)
-    assert min(spent) < 300e-6
 
 
 # -- each rule against a second, literal implementation --------------------------------------------

@@ -18,7 +18,7 @@ from tests.policies.curves import claims, confidences, curve_cost, decide
 
 def build(**parameters: object) -> VllmAdaptive:
     """The policy at depth 3."""
-    return VllmAdaptiveConfig(policy="vllm_adaptive", k_max=3, **parameters).build(Bounds(3))  # type: ignore[arg-type]
+    return VllmAdaptiveConfig(policy="vllm_adaptive", k_max=3, **parameters).build(Bounds(3))
 
 
 def test_sizes_are_the_captured_ones_and_then_far_apart() -> None:

@@ -12,11 +12,13 @@ from typing import Final
 from tests.situations.case import Case
 from tests.situations.crossovers import u01, u02
 from tests.situations.streams import u04, u10, u12, u14
+from tests.situations.trees import u06
 
 CASES: Final[dict[str, Callable[[], Case]]] = {
     "U01": u01,
     "U02": u02,
     "U04": u04,
+    "U06": u06,
     "U10": u10,
     "U12": u12,
     "U14": u14,

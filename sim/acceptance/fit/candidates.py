@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares, minimize
-from scipy.special import betaln, expit
+from scipy.special import betaln, expit, logit
 
 from sim.acceptance.build import expected_survival
 from sim.acceptance.config import (
@@ -29,7 +29,7 @@ from sim.acceptance.config import (
     PerPositionAcceptance,
 )
 from sim.acceptance.fit.evidence import Counted, Request
-from sim.acceptance.fit.sequences import Tested, chains_of, log_likelihood
+from sim.acceptance.fit.sequences import Tested, chains_of, log_likelihood, survival_in_walks_of
 
 Floats = NDArray[np.float64]
 Family = Callable[[Floats], AcceptanceConfig]
@@ -160,7 +160,8 @@ def fit_counts(
         missed = [s * _missed(config, group, positions) for s, group in zip(share, groups, strict=True)]
         return np.concatenate([*missed, _RIDGE * (theta - start)])
 
-    found = least_squares(residuals, start, bounds=tuple(zip(*candidate.bounds, strict=True)))
+    least, most = np.array(candidate.bounds).T
+    found = least_squares(residuals, start, bounds=(least, most))
     return candidate.family(found.x)
 
 
@@ -210,6 +211,47 @@ def _tests(request: Request) -> tuple[float, float]:
     return request.accepted, request.rounds * (1 - mean.alpha**request.depth)
 
 
+def levelled(config: AcceptanceConfig, groups: Sequence[Counted]) -> AcceptanceConfig:
+    """Move all log odds alike until the process emits as many tokens per round as were counted.
+
+    Likelihood counts requests; a server's throughput counts tokens, and long outputs may be easier
+    than short ones, which no process here knows.
+    """
+
+    def excess(shift: float) -> float:
+        moved = _shifted(config, shift)
+        ratio = [(1 + _walked(moved, group.depth).sum()) / group.tokens_per_round for group in groups]
+        return float(np.average(ratio, weights=[group.weight for group in groups])) - 1
+
+    low, high = 0.0, 0.1
+    off_low, off_high = excess(low), excess(high)
+    for _ in range(3):  # a secant: tokens per round are nearly straight in the log odds
+        if abs(off_high - off_low) < 1e-9 or abs(off_high) < 1e-4:
+            break
+        step = off_high * (high - low) / (off_high - off_low)
+        low, off_low, high = high, off_high, high - float(np.clip(step, -1, 1))
+        off_high = excess(high)
+    return _shifted(config, high)
+
+
+def _walked(config: AcceptanceConfig, depth: int) -> Floats:
+    if isinstance(config, LatentAcceptance):
+        return survival_in_walks_of(chains_of(config, depth))
+    return expected_survival(config, depth)
+
+
+def _shifted(config: AcceptanceConfig, shift: float) -> AcceptanceConfig:
+    if isinstance(config, MarkovAcceptance):
+        return config.model_copy(update={key: _odds(getattr(config, key), shift) for key in ("good", "bad")})
+    assert isinstance(config, LatentAcceptance | BetaAcceptance)
+    assert config.mean is not None
+    return config.model_copy(update={"mean": _odds(config.mean, shift)})
+
+
+def _odds(rate: float, shift: float) -> float:
+    return float(expit(logit(rate) + shift))
+
+
 def fit_rounds(candidate: Candidate, seen: Tested) -> AcceptanceConfig:
     """The member that makes rounds in their order likeliest (``markov`` and ``latent`` only)."""
     tests = int((seen.codes > 0).sum())
@@ -229,7 +271,7 @@ def _likeliest(candidate: Candidate, loss: Callable[[Floats], float]) -> Accepta
         candidate.start,
         bounds=candidate.bounds,
         method="L-BFGS-B",
-        options={"ftol": 1e-7, "gtol": 1e-5},
+        options={"ftol": 3e-6, "gtol": 1e-4},
     )
     return candidate.family(np.asarray(found.x))
 

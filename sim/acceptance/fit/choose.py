@@ -151,18 +151,26 @@ def _request_fits(requests: Requests) -> Iterator[RequestFit]:
     by_position = all(request.steps for request in requests)
     for candidate in (*family.IID, *family.BETA) if by_position else family.IID[:1]:
         yield candidate.name, candidate.parameters, _on_counts(candidate)
-    yield family.BETA_PER_REQUEST.name, family.BETA_PER_REQUEST.parameters, family.fit_requests
+    yield family.BETA_PER_REQUEST.name, family.BETA_PER_REQUEST.parameters, _of_rates
     if all(request.in_order for request in requests):
         for candidate in (*family.MARKOV, *family.LATENT):
             yield candidate.name, candidate.parameters, _on_rounds(candidate)
 
 
+def _of_rates(requests: Requests) -> AcceptanceConfig:
+    return family.levelled(family.fit_requests(requests), _sums(requests))
+
+
+def _sums(requests: Requests) -> tuple[Counted, ...]:
+    return Evidence("", requests=tuple(requests)).by_depth()
+
+
 def _on_counts(candidate: Candidate) -> Callable[[Requests], AcceptanceConfig]:
-    return lambda requests: family.fit_counts(candidate, Evidence("", requests=tuple(requests)).by_depth())
+    return lambda requests: family.fit_counts(candidate, _sums(requests))
 
 
 def _on_rounds(candidate: Candidate) -> Callable[[Requests], AcceptanceConfig]:
-    return lambda requests: family.fit_rounds(candidate, tested(requests))
+    return lambda requests: family.levelled(family.fit_rounds(candidate, tested(requests)), _sums(requests))
 
 
 def _of_recording(evidence: Evidence) -> Iterator[Fitted]:
@@ -171,5 +179,6 @@ def _of_recording(evidence: Evidence) -> Iterator[Fitted]:
     requests = [walked(run, depths[i // 2 % len(depths)]) for i, run in enumerate(runs)]
     yield from _of_requests(requests, runs, depths)
     assert evidence.path is not None
-    config = TraceAcceptance(process="trace", path=evidence.path)
+    depth = None if evidence.depth_in_rows else evidence.recorded_depth
+    config = TraceAcceptance(process="trace", path=evidence.path, recorded_depth=depth)
     yield Fitted("trace", len(runs), config, tuple(check_recording(runs, depths)))

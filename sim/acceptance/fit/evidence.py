@@ -68,7 +68,8 @@ class Evidence:
     """Everything that the files of one call say.
 
     ``format`` names their kind; ``runs`` are recorded run lengths by output position, and ``path``
-    the recording that holds them; ``notes`` say what was taken for granted in reading.
+    the recording that holds them, whose rows may state its depth; ``notes`` say what was taken for
+    granted in reading.
     """
 
     format: str
@@ -76,6 +77,7 @@ class Evidence:
     requests: tuple[Request, ...] = ()
     runs: tuple[Runs, ...] = ()
     recorded_depth: int | None = None
+    depth_in_rows: bool = False
     path: str | None = None
     notes: tuple[str, ...] = ()
 

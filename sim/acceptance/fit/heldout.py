@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.acceptance.build import build_process
 from sim.acceptance.config import AcceptanceConfig
@@ -25,6 +26,7 @@ _SEED = -2  # no run has it
 _REQUESTS = 400  # generations beside which those held out are laid, at least
 _TOKENS = 200_000  # and their tokens, at most
 
+Floats = NDArray[np.float64]
 Refit = Callable[[Sequence[Counted], int | None], AcceptanceConfig]
 
 
@@ -170,16 +172,17 @@ def _spread(observed: Sequence[Request], predicted: Sequence[Sequence[int]]) -> 
         for each in (_lengths(observed), _each(predicted))
     )
     checks = [
-        *(
-            Check(f"request p{q}", *(float(np.percentile(each, q)) for each in (theirs, ours)))
-            for q in (5, 95)
-        ),
+        *(_tail(theirs, ours, q) for q in (5, 95)),
         Check("deviation over requests", float(theirs.std()), float(ours.std()), counts=False),
     ]
     if all(request.in_order for request in observed):
         seen = [[accepted for _, accepted in request.steps] for request in observed]
         checks.append(Check("lag-1 correlation", lagged(seen, 1), lagged(predicted, 1), counts=False))
     return checks
+
+
+def _tail(observed: Floats, predicted: Floats, q: int) -> Check:
+    return Check(f"request p{q}", float(np.percentile(observed, q)), float(np.percentile(predicted, q)))
 
 
 def lagged(accepted: Sequence[Sequence[int]], lag: int) -> float:

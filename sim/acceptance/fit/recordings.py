@@ -20,6 +20,9 @@ from sim.errors import InputError
 DEEPEST = 16
 """Recordings that state no depth are looked at down to this one."""
 
+MOST_POSITIONS = 2000
+"""Of one request: a few that go round in circles for ever must not drown the rest."""
+
 _DEPTHS = (1, 2, 3, 5, 7, 10, DEEPEST)
 _SEED = -3  # no run has it: recorded chances become runs by luck of their own
 
@@ -39,9 +42,30 @@ def read_recording(file: str, depth: int | None, span_key: str = "acc_eagle") ->
     deepest = min([depth or DEEPEST, DEEPEST, *stated])
     config = TraceAcceptance(process="trace", path=file, assign="in_order", span_key=span_key)
     process = build_process(config, _SEED, deepest, Path)
-    runs = tuple(process.path(i, 1, row.positions).run for i, row in enumerate(rows))
-    notes = () if stated or depth else (f"No row states its depth; looked at down to {deepest}.",)
-    return Evidence("trace", runs=runs, recorded_depth=deepest, path=file, notes=notes)
+    runs = [process.path(i, 1, row.positions).run for i, row in enumerate(rows)]
+    longest = max(int(run.max()) for run in runs)
+    notes = _long(runs)
+    if not stated and not depth:
+        deepest = max(1, min(deepest, longest))
+        notes += (f"No row states its depth; taken to be {deepest}, the longest run looked for.",)
+    return Evidence(
+        "trace",
+        runs=tuple(run[:MOST_POSITIONS] for run in runs),
+        recorded_depth=deepest,
+        depth_in_rows=bool(stated),
+        path=file,
+        notes=notes,
+    )
+
+
+def _long(runs: Sequence[Runs]) -> tuple[str, ...]:
+    """A note where requests were cut."""
+    tokens = sum(len(run) for run in runs)
+    long = [len(run) for run in runs if len(run) > MOST_POSITIONS]
+    if not long:
+        return ()
+    share = f"{len(long)} of {len(runs)} requests are longer than {MOST_POSITIONS:,} tokens"
+    return (f"{share} and looked at up to there; they hold {sum(long) / tokens:.0%} of all tokens.",)
 
 
 def depths_of(recorded_depth: int) -> tuple[int, ...]:

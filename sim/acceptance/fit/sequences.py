@@ -20,7 +20,7 @@ from scipy.stats import binom
 from sim.acceptance.config import LatentAcceptance, MarkovAcceptance
 from sim.acceptance.fit.evidence import Request
 from sim.acceptance.latent import centre_for_mean
-from sim.acceptance.markov import Markov, good_share
+from sim.acceptance.markov import Markov, good_share, survival_in_walks
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
@@ -29,8 +29,8 @@ MOST_REQUESTS = 200
 MOST_POSITIONS = 400
 """A fit looks at this much; more hardly moves it and takes its time."""
 
-_STATES = 11  # of the chain that stands for a Gaussian autoregression
-_NODES = 7  # of the mixture that stands for a Gaussian constant of the request
+_STATES = 9  # of the chain that stands for a Gaussian autoregression
+_NODES = 5  # of the mixture that stands for a Gaussian constant of the request
 _RESCALE = 8  # positions between rescalings: no product of as many rates underflows
 
 
@@ -106,6 +106,13 @@ def _chances(chains: Chains) -> Floats:
     chance = np.ones((1 + 2 * len(chains.by_depth), *chains.rates.shape))
     chance[1::2], chance[2::2] = 1 - accepted, accepted
     return np.maximum(chance, 1e-30)
+
+
+def survival_in_walks_of(chains: Chains) -> Floats:
+    """Share of rounds that accept at least 1, 2, ... drafts, over long requests of equal output."""
+    each = np.array([survival_in_walks(own, chains.transition, chains.by_depth) for own in chains.rates])
+    rounds = chains.weights / (1 + each.sum(axis=1))
+    return np.asarray(rounds @ each / rounds.sum())
 
 
 def chains_of(config: MarkovAcceptance | LatentAcceptance, depth: int) -> Chains:
