@@ -80,23 +80,25 @@ def fix_prices(batch: Batch, corners: Corners, yields: Yields) -> Prices:
         slots=(price * beside).tolist(),
         usual=expected.usual.tolist(),
         levels=expected.levels.tolist(),
-        needed=_needed((expected.tokens - price * slots).max(axis=1), price * further),
+        needed=_needed(expected.tokens, price * slots, price * further),
     )
 
 
-def _needed(worth: Float, pass_price: float) -> list[float]:
-    """By level, the share of the usual survivals at which some deeper level just pays its passes."""
-    worths = worth.tolist()
+def _needed(tokens: Float, slots: Float, a_pass: float) -> list[float]:
+    """By level, the share of the usual survivals at which some deeper level just pays.
+
+    Every level is trimmed to the total that is best for it; going deeper brings more tokens, and costs
+    passes and slots, all in tokens.
+    """
+    rows = range(len(tokens))
+    best = (tokens - slots).argmax(axis=1)
+    brings, costs = tokens[rows, best].tolist(), (slots[best] + a_pass * np.arange(len(tokens))).tolist()
     return [
         min(
-            (
-                pass_price * (j - i) / (deeper - here)
-                for j, deeper in enumerate(worths)
-                if j > i and deeper > here
-            ),
+            ((costs[j] - costs[i]) / (brings[j] - brings[i]) for j in rows[i + 1 :] if brings[j] > brings[i]),
             default=np.inf,
         )
-        for i, here in enumerate(worths)
+        for i in rows
     ]
 
 

@@ -12,17 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrate.profile import Profile, Term
+from sim.engine.batch import Arena, RunningBatch, Sequence
 from sim.engine.client import Client
 from sim.engine.config import EngineConfig
+from sim.engine.holes import Holes
 from sim.engine.simulate import Setup, build_replica, collect, simulate
 from sim.errors import InputError
 from sim.policies.base import Batch, Depths, Policy, PolicyDefaults, Tree
 from sim.policies.static import Static
 from sim.policies.tree import TreeDrafts
 from sim.results.run_records import RunRecords
+from sim.streams import uniforms
 from tests.acceptance.helpers import build, z_of_mean
 from tests.acceptance.test_tree import TREES
-from tests.engine.modelled import linear_profile, requests
+from tests.engine.modelled import FixedPath, linear_profile, requests
 from tests.engine.test_second_implementation import System, setup_of, systems
 
 SIX = Tree(2, 3, 6)
@@ -235,6 +238,24 @@ def test_only_sequences_that_lived_through_the_step_have_the_hole() -> None:
     assert np.all(accepted[:4] == 4 * 3)
     assert np.all(drafted[:4] > accepted[:4])
     np.testing.assert_array_equal(accepted[4:], drafted[4:])
+
+
+def holed(produced: int) -> list[int]:
+    """Runs from output position 20 on, all 3 before, of a sequence holed after ``produced`` tokens."""
+    arena, batch = Arena(1, 50, 3, False), RunningBatch(1)
+    pointer = arena.put(FixedPath(np.full(40, 3, dtype=np.uint8)), 40)  # type: ignore[arg-type]
+    sequence = Sequence(7, 0, prompt_tokens=5, output_tokens=40, arrival_ns=0, sent_ns=0, produced=produced)
+    batch.append(sequence, pointer, granted=1, held=0)
+    Holes(batch, arena, seed=3, loss=0.4, depth=3).punch()
+    runs: list[int] = arena.runs[pointer + 20 : pointer + 40].tolist()
+    return runs
+
+
+def test_which_drafts_are_lost_belongs_to_their_positions() -> None:
+    """Whenever the hole is made, the draft for position p is kept if its own draw is below 0.6."""
+    draws = uniforms(3, "acceptance/holes", 7, 43)
+    expected = [next((j for j in range(3) if draws[p + j] >= 0.6), 3) for p in range(20, 40)]
+    assert holed(0) == holed(13) == holed(20) == expected
 
 
 def test_a_second_step_without_drafts_loses_nothing_more() -> None:

@@ -61,6 +61,7 @@ def u06() -> Case:
     unknown = ("",) * 4
     turn = next(n for n in range(1, 65) if closed_form(n) < 1)
     lost = first_loss(got)
+    won, behind = SEQUENCES[lost - 1], SEQUENCES[lost]
     return Case(
         "U06",
         "Up to how many sequences does a draft tree beat a chain?",
@@ -91,7 +92,7 @@ def u06() -> Case:
             ),
             Check("The formula and the simulation agree to 0.01.", within(got, law, 0.01)),
             Check(
-                f"The tree wins at {SEQUENCES[lost - 1]} sequences and loses at {SEQUENCES[lost]}, as by formula.",
+                f"The tree wins at {won} sequences and loses at {behind}, as by formula.",
                 first_loss(law) == lost,
             ),
         ),

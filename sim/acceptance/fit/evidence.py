@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,13 +63,21 @@ class Request:
         return self.tokens / self.rounds
 
 
+class Quality(NamedTuple):
+    """Recorded claims: how well they rank drafts, how far they err, and which way."""
+
+    auc: float
+    ece: float
+    bold: bool
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Everything that the files of one call say.
 
     ``format`` names their kind; ``runs`` are recorded run lengths by output position, and ``path``
-    the recording that holds them, whose rows may state its depth; ``notes`` say what was taken for
-    granted in reading.
+    the recording that holds them, whose rows may state its depth; ``quality`` is that of recorded
+    claims; ``notes`` say what was taken for granted in reading.
     """
 
     format: str
@@ -79,6 +87,7 @@ class Evidence:
     recorded_depth: int | None = None
     depth_in_rows: bool = False
     path: str | None = None
+    quality: Quality | None = None
     notes: tuple[str, ...] = ()
 
     @property

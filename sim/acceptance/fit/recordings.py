@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from sim.acceptance.build import build_process
 from sim.acceptance.config import TraceAcceptance
-from sim.acceptance.fit.evidence import Evidence, Request
+from sim.acceptance.fit.evidence import Evidence, Quality, Request
 from sim.acceptance.paths import Runs
 from sim.acceptance.quality import auc, calibrating_temperature, ece
 from sim.acceptance.survey import rounds
@@ -25,14 +24,6 @@ MOST_POSITIONS = 2000
 
 _DEPTHS = (1, 2, 3, 5, 7, 10, DEEPEST)
 _SEED = -3  # no run has it: recorded chances become runs by luck of their own
-
-
-class Quality(NamedTuple):
-    """Recorded claims: how well they rank drafts, how far they err, and which way."""
-
-    auc: float
-    ece: float
-    bold: bool
 
 
 def read_recording(file: str, depth: int | None, span_key: str = "acc_eagle") -> Evidence:
@@ -54,6 +45,7 @@ def read_recording(file: str, depth: int | None, span_key: str = "acc_eagle") ->
         recorded_depth=deepest,
         depth_in_rows=bool(stated),
         path=file,
+        quality=recorded_quality(rows, runs, deepest),
         notes=notes,
     )
 

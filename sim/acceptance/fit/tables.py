@@ -125,6 +125,19 @@ def group_of_rates(place: str, rates: list[float], *, conditional: bool) -> Coun
     return Counted(len(rates), 1 + sum(unconditional), tuple(unconditional))
 
 
+def group_of_length(place: str, length: float, depth: int | None) -> Counted:
+    """A mean length that someone states; ``InputError`` names ``place``."""
+    if depth is None:
+        raise InputError(
+            f"{place} needs the depth it was measured at (--depth): {length:g} tokens of how many?"
+        )
+    if not 1 <= length <= depth + 1:
+        raise InputError(
+            f"{place} is {length:g}, outside 1..{depth + 1}; it counts the bonus token, at depth {depth}"
+        )
+    return Counted(depth, length)
+
+
 def read_lengths(file: str, text: str, depth: int | None) -> Evidence:
     """Mean acceptance lengths by depth, or by context at one depth."""
     problems = Problems(file)
