@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit, xlog1py, xlogy
 
 Floats = NDArray[np.float64]
@@ -84,6 +84,7 @@ def describe(chance: Floats, confidence: Floats) -> dict[str, Any]:
     first = chance[:, :, 0] if chance.ndim == 3 else chance
     return {
         "mean_chance": _short(first.mean()),
+        "mean_chance_by_draft": [_short(each) for each in by_start(chance, deepest).mean(axis=(0, 1))],
         "tokens_per_round": {str(depth): _short(each.tokens_per_round) for depth, each in walks.items()},
         "standard_error": {str(depth): _short(each.standard_error) for depth, each in walks.items()},
         "conditional_by_position": [_short(each) for each in _ratio(last.accepted, last.reached)],
@@ -128,9 +129,11 @@ def autocorrelation(chance: Floats, lag: int) -> float:
 def calibration(chance: Floats, confidence: Floats) -> dict[str, float]:
     """How well confidence tells and states acceptance; errors are over the odd requests.
 
-    ``temperature`` is fitted on the even ones: it divides the confidence's log odds.
+    Fitted on the even ones: ``temperature``, which divides the confidence's log odds, and a line
+    of slope and shift over the same log odds.
     """
     fitted = fit_temperature(confidence[::2].ravel(), chance[::2].ravel())
+    slope, shift = fit_line(confidence[::2].ravel(), chance[::2].ravel())
     told, true = confidence[1::2].ravel(), chance[1::2].ravel()
     return {
         "mean": _short(confidence.mean()),
@@ -138,6 +141,9 @@ def calibration(chance: Floats, confidence: Floats) -> dict[str, float]:
         "ece": _short(expected_calibration_error(told, true)),
         "temperature": _short(fitted),
         "ece_at_temperature": _short(expected_calibration_error(tempered(told, fitted), true)),
+        "slope": _short(slope),
+        "shift": _short(shift),
+        "ece_on_line": _short(expected_calibration_error(on_line(told, slope, shift), true)),
     }
 
 
@@ -164,16 +170,35 @@ def expected_calibration_error(confidence: Floats, chance: Floats) -> float:
 def fit_temperature(confidence: Floats, chance: Floats) -> float:
     """The temperature of least cross entropy (Guo et al. 2017)."""
 
-    def nats(log_temperature: float) -> float:
-        told = tempered(confidence, float(np.exp(log_temperature)))
-        return -float((xlogy(chance, told) + xlog1py(1 - chance, -told)).mean())
+    def loss(log_temperature: float) -> float:
+        return _nats(tempered(confidence, float(np.exp(log_temperature))), chance)
 
-    return float(np.exp(minimize_scalar(nats, bounds=(-3, 3), method="bounded").x))
+    return float(np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x))
 
 
 def tempered(confidence: Floats, temperature: float) -> Floats:
     """Confidence with its log odds divided by ``temperature``."""
-    return np.asarray(expit(logit(confidence.clip(LEAST, 1 - LEAST)) / temperature))
+    return on_line(confidence, 1 / temperature, 0.0)
+
+
+def fit_line(confidence: Floats, chance: Floats) -> tuple[float, float]:
+    """Slope and shift of the log odds of least cross entropy (Platt 1999)."""
+
+    def loss(line: Floats) -> float:
+        return _nats(on_line(confidence, float(line[0]), float(line[1])), chance)
+
+    found = minimize(loss, np.array([1.0, 0.0]))
+    return float(found.x[0]), float(found.x[1])
+
+
+def on_line(confidence: Floats, slope: float, shift: float) -> Floats:
+    """Confidence with its log odds on a line."""
+    return np.asarray(expit(slope * logit(confidence.clip(LEAST, 1 - LEAST)) + shift))
+
+
+def _nats(told: Floats, chance: Floats) -> float:
+    """Cross entropy of claims and chances."""
+    return -float((xlogy(chance, told) + xlog1py(1 - chance, -told)).mean())
 
 
 def _short(value: float | np.floating[Any]) -> float:

@@ -84,7 +84,7 @@ def fit(
 def _print(*things: Any) -> None:
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False)
+    console = Console(width=None if sys.stdout.isatty() else 110, highlight=False, markup=False)
     for thing in things:
         console.print(thing, soft_wrap=False)
 

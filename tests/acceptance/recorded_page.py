@@ -12,7 +12,10 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final
 
+import numpy as np
+
 from calibrate.profile import write_atomically
+from sim.acceptance.trace import read_trace
 from sim.scenario.catalogue import shipped
 from tests.acceptance.heldout import DEPTHS, PROCESSES, TRACES, Errors, study
 
@@ -22,26 +25,37 @@ TEXT: Final = Path(__file__).with_name("recorded-acceptance.md.in")
 
 def page() -> str:
     """Describe every trace and study the pair's; Markdown."""
-    about = {name: description(path) for name, path in shipped("acceptance").items()}
     studies = {
         (label, process): study(name, process) for label, name in TRACES.items() for process in PROCESSES
     }
-    first = about["byte-pair-greedy"]
     return Template(TEXT.read_text(encoding="utf-8")).substitute(
-        traces=table("trace | requests | tokens per round at k = 1, 2, 4, 8 | kB", _trace_rows(about)),
-        check=table("trace | k = 1 | 2 | 4 | 8", _check_rows(about)),
-        by_position=table("trace | accepted given those before, k = 1.. | from any start", _shapes(about)),
-        spread=table(
-            "trace | sd of requests' mean chance | if all were alike | lag-1 | lag-4", _spreads(about)
-        ),
-        confidence=table(
-            "trace | AUC | ECE raw | temperature | ECE then | mean behind a rejection: recorded | real",
-            _confidence(about),
-        ),
+        described(),
         means=table(f"trace | process | {' | '.join(f'k = {k}' for k in DEPTHS)} | worst", _means(studies)),
         spreads=table("trace | process | sd | p5 | p95", _predicted_spreads(studies)),
-        origin=_origin(first),
     )
+
+
+def described() -> dict[str, str]:
+    """The tables that stand beside the traces already, by name; the study is not among them."""
+    about = {name: description(path) for name, path in shipped("acceptance").items()}
+    return {
+        "traces": table("trace | requests | tokens per round at k = 1, 2, 4, 8 | kB", _trace_rows(about)),
+        "check": table("trace | k = 1 | 2 | 4 | 8", _check_rows(about)),
+        "by_position": table(
+            "trace | accepted given those before | the same, from any start | whatever went before",
+            _shapes(about),
+        ),
+        "spread": table(
+            "trace | sd of requests' mean chance | if all were alike | lag-1 | lag-4", _spreads(about)
+        ),
+        "confidence": table(
+            "trace | AUC | mean claim | mean chance | ECE raw | with a temperature | on a line "
+            "| claim behind a rejection: replay | real",
+            _confidence(about),
+        ),
+        "origin": _origin(about["byte-pair-greedy"]),
+        "loops": _loops(),
+    }
 
 
 def description(trace: Path) -> dict[str, Any]:
@@ -56,6 +70,13 @@ def table(head: str, rows: Iterable[Sequence[str]]) -> str:
     columns = head.count("|") + 1
     lines = [f"| {head} |", "|" + "---|" * columns, *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join(lines)
+
+
+def _loops() -> str:
+    """Share of greedy requests whose last third is accepted throughout."""
+    rows = read_trace(shipped("acceptance")["byte-pair-greedy"])
+    ends = [row.chances(row.positions, 1)[-row.positions // 3 :, 0] for row in rows]
+    return f"{100 * np.mean([bool((end == 1).all()) for end in ends]):.0f} %"
 
 
 Abouts = dict[str, dict[str, Any]]
@@ -87,7 +108,7 @@ def _shapes(about: Abouts) -> Iterable[list[str]]:
             f"`{name}`",
             *(
                 " ".join(f"{rate:.2f}" for rate in found[key])
-                for key in ("conditional_by_position", "conditional_from_any_start")
+                for key in ("conditional_by_position", "conditional_from_any_start", "mean_chance_by_draft")
             ),
         ]
 
@@ -111,9 +132,11 @@ def _confidence(about: Abouts) -> Iterable[list[str]]:
         yield [
             f"`{name}`",
             f"{found['auc']:.2f}",
+            f"{found['mean']:.2f}",
+            f"{np.mean(each['statistics']['mean_chance_by_draft']):.2f}",
             f"{found['ece']:.3f}",
-            f"{found['temperature']:.2f}",
             f"{found['ece_at_temperature']:.3f}",
+            f"{found['ece_on_line']:.3f}",
             f"{check['confidence_behind_rejection_replay']:.2f}",
             f"{check['confidence_behind_rejection']:.2f}",
         ]
@@ -135,17 +158,19 @@ def _percent(error: float) -> str:
 
 def _origin(about: dict[str, Any]) -> str:
     made, models = about["made"], about["models"]
-    parts = (
-        f"{name} of {models[name]['parameters']:,} parameters"
-        + (f", {models[name]['held_out_nats']} nats per held-out byte" if name != "block" else "")
-        for name in ("target", "draft", "block")
-    )
     cpu_s = sum(models[name]["cpu_s"] for name in ("target", "draft", "block"))
-    return (
-        f"Measured on {made['date']}, {made['device']}, torch {made['torch']}, Python {made['python']}: "
-        f"{'; '.join(parts)}. Training took {cpu_s:.0f} CPU seconds on a busy machine. "
-        f"`{made['command']}`"
-    )
+    lines = [
+        f"Measured on {made['date']}, {made['device']}, torch {made['torch']}, Python {made['python']}:",
+        *(f"{name} of {_size(models[name])};" for name in ("target", "draft")),
+        f"block of {models['block']['parameters']:,} parameters.",
+        f"Training took {cpu_s:.0f} CPU seconds on a busy machine. {made.get('note', '')}",
+        f"\n    {made['command']}",
+    ]
+    return "\n".join(lines)
+
+
+def _size(model: dict[str, Any]) -> str:
+    return f"{model['parameters']:,} parameters, {model['held_out_nats']} nats per held-out byte"
 
 
 def main() -> None:

@@ -19,6 +19,14 @@ CONFIGS: list[dict[str, Any]] = [
     {"process": "per_position", "conditional": [0.6, 0.7, 0.8, 0.85]},
     {"process": "beta", "a": 3.99, "b": 3.48},
     {"process": "latent", "mean": 0.7, "spread": 1.5, "correlation": 0.6, "request_share": 0.3},
+    {
+        "process": "markov",
+        "good": 0.85,
+        "bad": 0.4,
+        "leave_good": 0.1,
+        "leave_bad": 0.15,
+        "depth_decay": 0.95,
+    },
 ]
 IDS = [str(config["process"]) for config in CONFIGS]
 

@@ -40,6 +40,18 @@ from tests.acceptance.helpers import build, configure
         ({"process": "mean_length", "acceptance_length": 2.5}, "depth"),
         ({"process": "iid", "alpha": 0.5, "confidence": {"auc": 0.4}}, "greater than or equal to 0.5"),
         ({"process": "iid", "alpha": 0.5, "decay": {"from_tokens": 0}}, "half_life_tokens"),
+        ({"process": "iid", "alpha": 0.5, "depth_decay": 1.1}, "less than or equal to 1"),
+        ({"process": "per_position", "conditional": [0.5], "depth_decay": 0.9}, "depth_decay"),
+        ({"process": "markov", "good": 0.5, "bad": 0.6, "leave_good": 0.1, "leave_bad": 0.1}, "swap the two"),
+        (
+            {"process": "markov", "good": 0.5, "bad": 0.1, "leave_good": 0.0, "leave_bad": 0.1},
+            "greater than 0",
+        ),
+        (
+            {"process": "iid", "alpha": 0.5, "confidence": {"ece": 0.1, "temperature": 2}},
+            "either temperature or ece",
+        ),
+        ({"process": "iid", "alpha": 0.5, "confidence": {"direction": "bold"}}, "add ece"),
     ],
 )
 def test_mistakes_are_refused_with_their_fix(config: dict[str, Any], message: str) -> None:
@@ -85,5 +97,5 @@ def test_assumptions_are_stated() -> None:
 def test_the_schema_is_json() -> None:
     """Editors can complete every process."""
     schema = json.dumps(TypeAdapter(AcceptanceConfig).json_schema())
-    for process in ("iid", "per_position", "beta", "latent", "trace", "mean_length"):
+    for process in ("iid", "per_position", "beta", "latent", "markov", "trace", "mean_length"):
         assert f'"{process}"' in schema

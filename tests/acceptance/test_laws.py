@@ -45,18 +45,36 @@ PROCESSES = st.one_of(
             "request_share": RATE,
         }
     ),
+    st.fixed_dictionaries(
+        {
+            "process": st.just("markov"),
+            "good": st.floats(0.5, 1),
+            "bad": st.floats(0, 0.5),
+            "leave_good": st.floats(0.001, 1),
+            "leave_bad": st.floats(0.001, 1),
+        }
+    ),
+)
+FALLING = st.builds(
+    lambda config, factor: (
+        config if config["process"] == "per_position" else {**config, "depth_decay": factor}
+    ),
+    PROCESSES,
+    st.just(1.0) | st.floats(0.5, 1),
 )
 DECAYS = st.none() | st.fixed_dictionaries(
     {"from_tokens": st.integers(0, 300), "half_life_tokens": st.floats(0.1, 1e6)}
 )
-CONFIGS = st.builds(lambda config, decay: {**config, "decay": decay}, PROCESSES, DECAYS)
+CONFIGS = st.builds(lambda config, decay: {**config, "decay": decay}, FALLING, DECAYS)
 EXAMPLES: list[Config] = [
     {"process": "iid", "alpha": 0.7},
     {"process": "per_position", "conditional": [0.8, 0.5]},
     {"process": "beta", "a": 3.99, "b": 3.48},
     {"process": "latent", "mean": 0.7, "spread": 1.5, "correlation": 0.8, "request_share": 0.3},
+    {"process": "markov", "good": 0.9, "bad": 0.3, "leave_good": 0.1, "leave_bad": 0.2},
+    {"process": "iid", "alpha": 0.8, "depth_decay": 0.9},
 ]
-IDS = [str(config["process"]) for config in EXAMPLES]
+IDS = [f"{config['process']}{config.get('depth_decay', '')}" for config in EXAMPLES]
 
 
 @settings(max_examples=80, deadline=None)

@@ -29,7 +29,7 @@ from sim.acceptance.config import (
     PerPositionAcceptance,
 )
 from sim.acceptance.fit.evidence import Counted, Request
-from sim.acceptance.fit.sequences import Tested, chains_of, log_likelihood, survival_in_walks_of
+from sim.acceptance.fit.sequences import Rows, chains_of, log_likelihood, survival_in_walks_of
 
 Floats = NDArray[np.float64]
 Family = Callable[[Floats], AcceptanceConfig]
@@ -52,6 +52,8 @@ class Candidate:
     name: str
     free: tuple[Free, ...]
     family: Family
+    step: float | None = None
+    """Relative step of numeric derivatives, where a whole number hides small ones."""
 
     @property
     def parameters(self) -> int:
@@ -124,7 +126,7 @@ _WANDERING = (_RATE, Free(-1.0, -4, 2), Free(-0.5, -4, 2), Free(2.0, -4, 6))
 _CONTEXT = (Free(log(4000), 0, 14), Free(log(8000), 4, 16))
 
 IID = (Candidate("iid", (_RATE,), _iid), Candidate("iid, depth_decay", (_RATE, _DECAY), _iid))
-FADING = Candidate("iid, decay with context", (_RATE, *_CONTEXT), _fading)
+FADING = Candidate("iid, decay with context", (_RATE, *_CONTEXT), _fading, step=0.003)
 BETA = (
     Candidate("beta per round", (_RATE, _SIZE), partial(_beta, "round")),
     Candidate("beta per round, depth_decay", (_RATE, _SIZE, _DECAY), partial(_beta, "round")),
@@ -161,7 +163,7 @@ def fit_counts(
         return np.concatenate([*missed, _RIDGE * (theta - start)])
 
     least, most = np.array(candidate.bounds).T
-    found = least_squares(residuals, start, bounds=(least, most))
+    found = least_squares(residuals, start, bounds=(least, most), diff_step=candidate.step)
     return candidate.family(found.x)
 
 
@@ -252,7 +254,7 @@ def _odds(rate: float, shift: float) -> float:
     return float(expit(logit(rate) + shift))
 
 
-def fit_rounds(candidate: Candidate, seen: Tested) -> AcceptanceConfig:
+def fit_rounds(candidate: Candidate, seen: Rows) -> AcceptanceConfig:
     """The member that makes rounds in their order likeliest (``markov`` and ``latent`` only)."""
     tests = int((seen.codes > 0).sum())
 

@@ -28,7 +28,7 @@ from sim.acceptance.fit.candidates import Candidate
 from sim.acceptance.fit.evidence import Counted, Evidence, Quality, Request, pooled
 from sim.acceptance.fit.heldout import Check, check_counts, check_recording, check_requests, score
 from sim.acceptance.fit.recordings import depths_of, walked
-from sim.acceptance.fit.sequences import tested
+from sim.acceptance.fit.sequences import rows_of
 from sim.acceptance.paths import Runs
 from sim.errors import InputError
 
@@ -63,7 +63,10 @@ class Fit:
 
 def fit(evidence: Evidence) -> Fit:
     """Fit the evidence; ``InputError`` where there is too little of it."""
-    tried = tuple(sorted(_fits(evidence), key=lambda each: each.parameters))
+    fits = _fits(evidence)
+    if evidence.match is not None:
+        fits = (replace(f, config=f.config.model_copy(update={"match": evidence.match})) for f in fits)
+    tried = tuple(sorted(fits, key=lambda each: each.parameters))
     if evidence.path is not None:
         return Fit(evidence, tried[-1], tried)
     return Fit(evidence, best_of(tried), tried)
@@ -179,7 +182,7 @@ def _on_counts(candidate: Candidate) -> Callable[[Requests], AcceptanceConfig]:
 
 
 def _on_rounds(candidate: Candidate) -> Callable[[Requests], AcceptanceConfig]:
-    return lambda requests: family.levelled(family.fit_rounds(candidate, tested(requests)), _sums(requests))
+    return lambda requests: family.levelled(family.fit_rounds(candidate, rows_of(requests)), _sums(requests))
 
 
 def _of_recording(evidence: Evidence) -> Iterator[Fitted]:

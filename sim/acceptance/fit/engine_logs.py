@@ -2,14 +2,19 @@
 
 vllm/v1/spec_decode/metrics.py, read at several commits of 2025 and 2026: a log line sums a window
 (10 s by default) over all requests, and its per-position rates are accepted at that position over
-*rounds* (unconditional). A round counts once it carries at least one draft. Early 2025 lines have
-neither a mean length nor rates by position. llama.cpp exports the same counters under ``llamacpp:``.
+*rounds* (unconditional). Early 2025 lines have neither a mean length nor rates by position.
+llama.cpp exports the same counters under ``llamacpp:``.
+
+A round counts only if it carries a draft, so look-up drafters look better than they are. A scrape
+tells all the same: what ``generation_tokens`` has beyond accepted drafts and one token per round (and
+per request, for its first) came from rounds without drafts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from sim.acceptance.fit.evidence import Counted, Evidence
@@ -24,7 +29,11 @@ _MEAN = re.compile(rf"Mean acceptance length: {_NUMBER}")
 _ACCEPTED = re.compile(r"Accepted: (\d+) tokens")
 _DRAFTED = re.compile(r"Drafted: (\d+) tokens")
 _RATES = re.compile(r"Per-position acceptance rate: \[?((?:[0-9.]+|nan)(?:, (?:[0-9.]+|nan))*)")
-_SAMPLE = re.compile(r"^(?:\w+:)?spec_decode_num_(\w+?)(?:_total)?(\{[^}]*\})?\s+([0-9.eE+]+)(?:\s+\S+)?\s*$")
+_SAMPLE = re.compile(
+    r"^(?:\w+:)?(?:spec_decode_num_)?(\w+?)(?:_total)?(\{[^}]*\})?\s+([0-9.eE+]+)(?:\s+\S+)?\s*$"
+)
+_OTHERS = ("generation_tokens_total", "request_success_total")
+_PLAIN = 0.1  # share of rounds without drafts above which a drafter is one that looks up
 _POSITION = re.compile(r'position="(\d+)"')
 
 Counters = Mapping[str, float]
@@ -96,8 +105,34 @@ def read_scrapes(files: Sequence[tuple[str, str]], depth: int | None) -> Evidenc
 def _of_counters(
     windows: Sequence[tuple[str, Counters]], depth: int | None, notes: tuple[str, ...]
 ) -> Evidence:
+    match = matched([window for _, window in windows])
     groups = [group_of(file, window, depth) for file, window in windows]
-    return Evidence("prometheus", counted=tuple(groups), notes=(*notes, *_varying(groups)))
+    notes = (*notes, *_varying(groups))
+    if match is None:
+        return Evidence("prometheus", counted=tuple(groups), notes=notes)
+    notes += (f"Only {match:.0%} of rounds had a draft; the others are counted as rejecting one.",)
+    return Evidence("prometheus", counted=tuple(_diluted(g, match) for g in groups), match=match, notes=notes)
+
+
+def matched(windows: Sequence[Counters]) -> float | None:
+    """Share of rounds that had a draft; ``None`` if it is not known, or nearly all had."""
+    generated, first, accepted, rounds = (
+        sum(window.get(name, 0.0) for window in windows)
+        for name in ("generation_tokens", "request_success", "accepted_tokens", "drafts")
+    )
+    plain = generated - first - accepted - rounds
+    share = rounds / (rounds + plain) if generated and plain > 0 else 1.0
+    return None if share > 1 - _PLAIN else share
+
+
+def _diluted(group: Counted, share: float) -> Counted:
+    """Counts over all rounds, of which only ``share`` had drafts."""
+    return replace(
+        group,
+        tokens_per_round=1 + share * (group.tokens_per_round - 1),
+        survival=tuple(share * rate for rate in group.survival),
+        rounds=group.rounds / share,
+    )
 
 
 def counters(file: str, text: str) -> Counters:
@@ -111,7 +146,8 @@ def counters(file: str, text: str) -> Counters:
 def _samples(file: str, text: str) -> Iterator[tuple[str, float]]:
     problems = Problems(file)
     for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith("#") or COUNTER_MARK not in line or "_created" in line:
+        wanted = COUNTER_MARK in line or any(name in line for name in _OTHERS)
+        if line.startswith("#") or not wanted or "_created" in line:
             continue
         sample = _SAMPLE.match(line.strip())
         if sample is None:

@@ -76,8 +76,9 @@ class Evidence:
     """Everything that the files of one call say.
 
     ``format`` names their kind; ``runs`` are recorded run lengths by output position, and ``path``
-    the recording that holds them, whose rows may state its depth; ``quality`` is that of recorded
-    claims; ``notes`` say what was taken for granted in reading.
+    the recording that holds them, whose rows may state its depth, or need none; ``quality`` is that
+    of recorded claims; ``match`` the share of rounds that had drafts, where others are counted too;
+    ``notes`` say what was taken for granted in reading.
     """
 
     format: str
@@ -88,6 +89,7 @@ class Evidence:
     depth_in_rows: bool = False
     path: str | None = None
     quality: Quality | None = None
+    match: float | None = None
     notes: tuple[str, ...] = ()
 
     @property

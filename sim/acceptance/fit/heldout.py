@@ -59,7 +59,7 @@ def score(checks: Sequence[Check]) -> float:
 
 def check_counts(refit: Refit, groups: Sequence[Counted]) -> list[Check]:
     """What ``refit`` to a part of the counts says about the rest."""
-    keys = sorted({_key(group) for group in groups}, key=str)
+    keys = sorted({_key(group) for group in groups})
     if len(keys) > 1:
         wholes = [pooled([group for group in groups if _key(group) == key]) for key in keys]
         return [_left_out(refit, wholes, i) for i in range(len(wholes))]

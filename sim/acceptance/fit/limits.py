@@ -12,8 +12,8 @@ _BY_DETAIL: dict[Detail, tuple[str, ...]] = {
     ),
     "counts": (
         "How requests differ, and so the tails of latency.",
-        "Whether rates that rise with position come from easy requests or from easy stretches: beta per request "
-        "takes all for the one and spreads requests too far, markov takes all for the other and not far enough.",
+        "Whether rates that rise with position come from easy requests or from easy stretches: beta per "
+        "request takes all for the one and spreads requests too far, markov for the other and too little.",
     ),
     "requests": (
         "Whether hard stretches persist inside a request: rounds have no order here.",

@@ -9,6 +9,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,14 +70,10 @@ def _text(path: Path) -> str:
 
 
 def _together(parts: Sequence[Evidence]) -> Evidence:
-    first = parts[0]
-    return Evidence(
-        format=first.format,
+    return replace(
+        parts[0],
         counted=tuple(group for part in parts for group in part.counted),
         requests=tuple(request for part in parts for request in part.requests),
-        runs=first.runs,
-        recorded_depth=first.recorded_depth,
-        path=first.path,
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
 

@@ -13,7 +13,7 @@ from sim.acceptance.fit.evidence import Evidence, Quality, Request
 from sim.acceptance.paths import Runs
 from sim.acceptance.quality import auc, calibrating_temperature, ece
 from sim.acceptance.survey import rounds
-from sim.acceptance.trace import Row, by_start, read_trace
+from sim.acceptance.trace import ChanceRow, Row, by_start, read_trace
 from sim.errors import InputError
 
 DEEPEST = 16
@@ -36,14 +36,15 @@ def read_recording(file: str, depth: int | None, span_key: str = "acc_eagle") ->
     runs = [process.path(i, 1, row.positions).run for i, row in enumerate(rows)]
     longest = max(int(run.max()) for run in runs)
     notes = _long(runs)
-    if not stated and not depth:
+    endless = all(isinstance(row, ChanceRow) and row.depth is None for row in rows)
+    if not (stated or endless or depth):
         deepest = max(1, min(deepest, longest))
         notes += (f"No row states its depth; taken to be {deepest}, the longest run looked for.",)
     return Evidence(
         "trace",
         runs=tuple(run[:MOST_POSITIONS] for run in runs),
         recorded_depth=deepest,
-        depth_in_rows=bool(stated),
+        depth_in_rows=bool(stated) or endless,
         path=file,
         quality=recorded_quality(rows, runs, deepest),
         notes=notes,

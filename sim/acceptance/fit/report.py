@@ -19,15 +19,14 @@ from sim.acceptance.fit.heldout import Check
 from sim.acceptance.fit.limits import cannot_tell, not_alpha
 
 _DIGITS = 4
+_LAST = ("depth_decay", "decay", "confidence", "match")  # what every process takes
 
 
 def section(config: AcceptanceConfig) -> dict[str, Any]:
     """What to write under ``acceptance:``, numbers to four significant digits."""
     data = config.model_dump(exclude_defaults=True, mode="json")
-    return {
-        "process": config.process,
-        **{key: _rounded(value) for key, value in data.items() if key != "process"},
-    }
+    order = sorted(data, key=lambda key: (key != "process", key in _LAST))
+    return {key: _rounded(data[key]) for key in order}
 
 
 def _rounded(value: Any) -> Any:
@@ -117,8 +116,8 @@ def render(found: Fit) -> RenderableType:
 
 def _heading(evidence: Evidence) -> Text:
     seen = {
-        "mean": "a mean acceptance length",
-        "counts": f"{len(evidence.counted)} count(s) of rounds by position",
+        "mean": f"{len(evidence.counted)} mean acceptance length(s)",
+        "counts": f"rates by position, {len(evidence.counted)} window(s)",
         "requests": f"{len(evidence.requests)} requests",
         "rounds": f"{len(evidence.requests)} requests, round by round",
         "positions": f"{len(evidence.runs)} requests at every output position",

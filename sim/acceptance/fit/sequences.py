@@ -35,7 +35,7 @@ _RESCALE = 8  # positions between rescalings: no product of as many rates underf
 
 
 @dataclass(frozen=True)
-class Tested:
+class Rows:
     """Requests as rows of positions, longest first.
 
     ``codes[t, r]`` is 0 where position ``t`` was not tested, 1 + 2j where draft ``j`` of its round
@@ -47,7 +47,7 @@ class Tested:
     depth: int
 
 
-def tested(requests: Sequence[Request]) -> Tested:
+def rows_of(requests: Sequence[Request]) -> Rows:
     """Rows of the first ``MOST_POSITIONS`` positions of evenly chosen requests."""
     step = max(1, -(-len(requests) // MOST_REQUESTS))
     rows = sorted((_codes(request) for request in requests[::step]), key=len, reverse=True)
@@ -56,7 +56,7 @@ def tested(requests: Sequence[Request]) -> Tested:
         codes[: len(row), i] = row
     lengths = np.array([len(row) for row in rows])
     live = np.array([(lengths > t).sum() for t in range(len(codes))], dtype=np.int64)
-    return Tested(codes, live, max(request.depth for request in requests))
+    return Rows(codes, live, max(request.depth for request in requests))
 
 
 def _codes(request: Request) -> list[int]:
@@ -83,7 +83,7 @@ class Chains:
     by_depth: Floats
 
 
-def log_likelihood(seen: Tested, chains: Chains) -> float:
+def log_likelihood(seen: Rows, chains: Chains) -> float:
     """Log probability of all rows."""
     chance = _chances(chains)[:, :, None, :]
     shape = (seen.codes.shape[1], len(chains.weights), len(chains.start))

@@ -13,6 +13,7 @@ from calibrate.recording.statistics import (
     autocorrelation,
     describe,
     expected_calibration_error,
+    fit_line,
     fit_temperature,
     walk,
 )
@@ -49,6 +50,7 @@ def test_a_temperature_undoes_itself() -> None:
     claims = np.random.default_rng(0).uniform(0.02, 0.98, 5000)
     chance = expit(logit(claims) / 2)
     assert fit_temperature(claims, chance) == pytest.approx(2, rel=1e-3)
+    assert fit_line(claims, expit(0.5 * logit(claims) + 0.7)) == pytest.approx((0.5, 0.7), rel=1e-3)
     assert expected_calibration_error(chance, chance) == pytest.approx(0)
     assert expected_calibration_error(np.full(10, 0.7), np.full(10, 0.4)) == pytest.approx(0.3)
 
