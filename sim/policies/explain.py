@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from sim.errors import InputError
 from sim.policies.config import PolicyConfig
@@ -29,7 +30,8 @@ def explain(name: str) -> str:
         raise InputError(f"there is no policy {name!r}; {hint}")
     config = _KNOWN[name]
     about = sys.modules[config.__module__].__doc__ or config.__doc__ or ""
-    return "\n".join([about.strip(), "", "Parameters:", *_parameters(config)])
+    plain = about.strip().replace("``", "`").replace("**", "")
+    return "\n".join([plain, "", "Parameters:", *_parameters(config)])
 
 
 def _parameters(config: type[PolicyConfig]) -> Iterator[str]:
@@ -43,4 +45,4 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "needed"
     value = field.get_default(call_default_factory=True)
-    return "none" if value is None else f"default {value}"
+    return "none" if value is None else f"default {to_jsonable_python(value)}"

@@ -53,7 +53,7 @@ class Leadline(PolicyDefaults):
         self,
         max_depth: int,
         start: float = 0.7,
-        memory: float = 512,
+        memory: float = 128,
         explore_every: int = 100,
         switch_cost_ns: int = 0,
         urgency: float = 1.0,
@@ -62,7 +62,7 @@ class Leadline(PolicyDefaults):
         self.switch_cost_ns, self.urgency = switch_cost_ns, urgency
         self.corners = Corners(max_depth)
         self.yields = Yields(max_depth, start, memory)
-        self.calibration = Calibration(prior=20, memory=20 * memory)
+        self.calibration = Calibration(prior=20, memory=10_000)
         self.claims = PerRequest(0.0, max(max_depth, 1))
         self.prices: Prices | None = None
         self.drafting = True
@@ -177,7 +177,7 @@ class LeadlineConfig(PolicyConfig):
     policy: Literal["leadline"]
     k_max: int = Field(default=7, ge=1, le=64, description="deepest depth considered")
     start: float = Field(default=0.7, gt=0, lt=1, description="acceptance assumed before any outcome")
-    memory: float = Field(default=512, ge=1, description="sequence-rounds over which yields fade")
+    memory: float = Field(default=128, ge=1, description="sequence-rounds over which yields fade")
     explore_every: int = Field(default=100, ge=0, description="steps off between probes; 0: never probe")
     switch_cost: DurationNs = Field(default=0, description="time that changing between on and off costs")
     urgency: float = Field(default=1.0, ge=1, description="weight of a request that is behind its TPOT limit")

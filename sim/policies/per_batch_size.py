@@ -5,8 +5,9 @@ scheduler.py): rows ``[first, last, k]``, inclusive, ascending from 1, not overl
 everything past the last row keep the depth of the row before; depths are cut to the configured
 maximum. The table is looked up each step with the number of scheduled requests, prefill chunks
 included, and gives the depth of the drafts to produce (verified in the next step). Granularity:
-whole batch, every step; no hysteresis. ``batch_key`` selects another count: ``sampling`` counts
-only sequences that will carry drafts (proposed in PR #51466), ``running`` all admitted ones.
+whole batch, every step; no hysteresis. Inputs: that count. ``batch_key`` selects another one:
+``sampling`` counts only sequences that will carry drafts (proposed in PR #51466), ``running`` all
+admitted ones.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class PerBatchSizeConfig(PolicyConfig):
 
     policy: Literal["per_batch_size"]
     table: tuple[Row, ...] = Field(min_length=1, description="rows [first batch, last batch, k], inclusive")
-    batch_key: BatchKey = "scheduled"
+    batch_key: BatchKey = Field(default="scheduled", description="scheduled, sampling or running requests")
 
     @field_validator("table")
     @classmethod

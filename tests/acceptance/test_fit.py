@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -16,12 +17,12 @@ from scipy.integrate import quad
 from scipy.special import logit
 from scipy.stats import beta as beta_law
 
-from sim.acceptance.build import expected_survival
+from sim.acceptance.build import build_process, expected_survival
 from sim.acceptance.config import AcceptanceConfig, MarkovAcceptance
 from sim.acceptance.fit import candidates as family
 from sim.acceptance.fit.choose import Fit, Fitted, best_of, fit
 from sim.acceptance.fit.evidence import Counted, Evidence, Request
-from sim.acceptance.fit.heldout import Check, check_requests, lagged, score
+from sim.acceptance.fit.heldout import Check, check_counts, check_requests, lagged, score
 from sim.acceptance.fit.limits import cannot_tell, not_alpha
 from sim.acceptance.fit.readers import read_files
 from sim.acceptance.fit.recordings import walked
@@ -270,7 +271,11 @@ def test_depths_are_left_out_in_turn() -> None:
     """One check per depth, none of which its fit has seen: at another depth, other counts stay right."""
     groups = list(counted({"process": "iid", "alpha": 0.7}, 1, 3, 5))
     groups[1] = Counted(3, 9.0, (), 1e6)  # absurd on purpose
-    checks = {c.what: c for c in fit(Evidence("x", counted=tuple(groups))).tried[0].checks}
+
+    def iid(some: Sequence[Counted], positions: int | None) -> AcceptanceConfig:
+        return family.fit_counts(family.IID[0], some, positions)
+
+    checks = {check.what: check for check in check_counts(iid, groups)}
     assert checks["tokens/round k=3"].predicted == pytest.approx(2.533, rel=1e-3)
     assert checks["tokens/round k=3"].observed == 9.0
 
@@ -286,6 +291,20 @@ def test_acceptance_that_fades_with_context_is_found() -> None:
     assert found.name == "iid, decay with context"
     assert found.config.decay.half_life_tokens == pytest.approx(5000, rel=0.05)
     assert found.config.decay.from_tokens == pytest.approx(3000, rel=0.1)
+
+
+def test_a_look_up_drafter_proposes_as_often_as_it_was_counted() -> None:
+    """Bursts at depth 5 with 30 % of vain proposals: in walks of the fitted process as many rounds draft."""
+    bursts: Config = {"process": "markov", "good": 0.95, "bad": 0.02, "leave_good": 0.05, "leave_bad": 0.05}
+    found = fit(Evidence("x", counted=counted(bursts, 5), in_vain=0.3)).chosen.config
+    path = build_process(found, 3, 5, Path).path(0, 1, 40_000)
+    assert path.found is not None
+    starts = [0]
+    while starts[-1] < len(path.run):
+        starts.append(starts[-1] + int(path.run[starts[-1]]) + 1)
+    drafted = [bool(path.found[p]) for p in starts[:-1]]
+    first = expected_survival(configure(**bursts), 5)[0]
+    assert np.mean(drafted) == pytest.approx(first + 0.3 * (1 - first), abs=0.03)
 
 
 def test_correlation_at_a_lag_by_hand() -> None:
@@ -317,10 +336,9 @@ def test_the_printed_block_loads_back(config: Config) -> None:
     process = configure(**config)
     loaded = validated("block", yaml.safe_load(block(process))["acceptance"])
     assert section(loaded) == section(process)
-    rounded = loaded.model_dump(exclude_defaults=True)
-    assert rounded == pytest.approx(process.model_dump(exclude_defaults=True), rel=1e-4) or isinstance(
-        rounded.get("decay", rounded.get("confidence", rounded.get("unconditional"))), dict | tuple
-    )
+    for key, value in config.items():
+        written = section(loaded)[key]
+        assert written == (pytest.approx(value, rel=1e-3) if isinstance(value, float) else value)
 
 
 def test_recorded_claims_become_a_stated_confidence(tmp_path: Path) -> None:
@@ -332,10 +350,7 @@ def test_recorded_claims_become_a_stated_confidence(tmp_path: Path) -> None:
         claims = np.round(path.confidence().astype(float), 4).tolist()
         rows.append({"accepted": path.run.tolist(), "depth": 4, "confidence": claims})
     file = tmp_path / "trace.jsonl"
-    file.write_text(
-        "\n".join(yaml.safe_dump(row, default_flow_style=True, width=10**9).strip() for row in rows)
-    )
-    file.write_text("\n".join(__import__("json").dumps(row) for row in rows))
+    file.write_text("\n".join(map(json.dumps, rows)))
     evidence: Any = read_files([file], None, None)
     assert evidence.quality.auc == pytest.approx(0.85, abs=0.03)
     assert evidence.quality.ece == pytest.approx(0.08, abs=0.02)
@@ -347,14 +362,14 @@ def test_a_recording_is_chosen_and_processes_stand_beside_it(tmp_path: Path) -> 
     process = build(5, **STRETCHES)
     file = tmp_path / "trace.jsonl"
     file.write_text(
-        "".join(f'{{"accepted": {process.path(i, 1, 120).run.tolist()}, "depth": 5}}\n' for i in range(24))
+        "".join(f'{{"accepted": {process.path(i, 1, 60).run.tolist()}, "depth": 5}}\n' for i in range(16))
     )
     evidence: Any = read_files([file], None, None)
     found = fit(evidence)
     assert section(found.chosen.config) == {"process": "trace", "path": str(file)}
     assert [check.what for check in found.chosen.checks][:4] == [f"tokens/round k={k}" for k in (1, 2, 3, 5)]
     beside = best_of([each for each in found.tried if each is not found.chosen])
-    assert beside.score < 0.1
+    assert beside.score < 0.2
     data = as_data(found)
     assert data["process"] == "trace"
     assert len(data["tried"]) == len(found.tried)
@@ -383,6 +398,7 @@ def test_a_fit_is_the_same_every_time() -> None:
     """No clock, no order, no luck but the fixed streams."""
 
     def once() -> Fit:
-        return fit(Evidence("x", requests=tuple(generated(STRETCHES, 3, 20, 60))))
+        requests = generated(STRETCHES, 2, 30, 60)
+        return fit(Evidence("x", requests=tuple(Request(2, r.rounds, r.accepted) for r in requests)))
 
     assert as_data(once()) == as_data(once())

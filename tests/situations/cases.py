@@ -10,16 +10,22 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.situations.case import Case
+from tests.situations.choices import u13, u15
 from tests.situations.crossovers import u01, u02
+from tests.situations.dynamics import u03, u11
 from tests.situations.streams import u04, u10, u12, u14
 from tests.situations.trees import u06
 
 CASES: Final[dict[str, Callable[[], Case]]] = {
     "U01": u01,
     "U02": u02,
+    "U03": u03,
     "U04": u04,
     "U06": u06,
     "U10": u10,
+    "U11": u11,
     "U12": u12,
+    "U13": u13,
     "U14": u14,
+    "U15": u15,
 }

@@ -52,7 +52,7 @@ class Candidate:
     name: str
     free: tuple[Free, ...]
     family: Family
-    step: float | None = None
+    step: float = 1.5e-8
     """Relative step of numeric derivatives, where a whole number hides small ones."""
 
     @property
@@ -163,7 +163,15 @@ def fit_counts(
         return np.concatenate([*missed, _RIDGE * (theta - start)])
 
     least, most = np.array(candidate.bounds).T
-    found = least_squares(residuals, start, bounds=(least, most), diff_step=candidate.step)
+    found = least_squares(
+        residuals,
+        start,
+        bounds=(least, most),
+        diff_step=np.array([candidate.step]),
+        ftol=1e-6,
+        xtol=1e-6,
+        max_nfev=60,  # what more steps gain is lost in the noise of any data
+    )
     return candidate.family(found.x)
 
 

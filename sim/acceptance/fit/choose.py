@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from sim.acceptance.build import expected_survival
 from sim.acceptance.config import (
     AcceptanceConfig,
     Confidence,
@@ -63,9 +64,7 @@ class Fit:
 
 def fit(evidence: Evidence) -> Fit:
     """Fit the evidence; ``InputError`` where there is too little of it."""
-    fits = _fits(evidence)
-    if evidence.match is not None:
-        fits = (replace(f, config=f.config.model_copy(update={"match": evidence.match})) for f in fits)
+    fits = (replace(each, config=_looked_up(each.config, evidence.in_vain)) for each in _fits(evidence))
     tried = tuple(sorted(fits, key=lambda each: each.parameters))
     if evidence.path is not None:
         return Fit(evidence, tried[-1], tried)
@@ -207,3 +206,15 @@ def _with_claims(config: AcceptanceConfig, quality: Quality | None) -> Acceptanc
         auc=quality.auc, ece=quality.ece if off else None, direction=direction if off else None
     )
     return config.model_copy(update={"confidence": claims})
+
+
+def _looked_up(config: AcceptanceConfig, in_vain: float | None) -> AcceptanceConfig:
+    """The process as a look-up drafter's, where it is one.
+
+    Counts tell in how many rounds it proposed; ``match`` is the share of positions, and rounds skip
+    those that are accepted.
+    """
+    if in_vain is None:
+        return config
+    accepted = float(expected_survival(config, 1)[0])
+    return config.model_copy(update={"match": accepted + in_vain * (1 - accepted)})

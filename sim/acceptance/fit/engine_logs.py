@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from sim.acceptance.fit.evidence import Counted, Evidence
+from sim.acceptance.fit.evidence import Counted, Evidence, pooled
 from sim.errors import InputError
 from sim.workload.problems import Problems
 
@@ -105,16 +105,19 @@ def read_scrapes(files: Sequence[tuple[str, str]], depth: int | None) -> Evidenc
 def _of_counters(
     windows: Sequence[tuple[str, Counters]], depth: int | None, notes: tuple[str, ...]
 ) -> Evidence:
-    match = matched([window for _, window in windows])
+    share = drafted_share([window for _, window in windows])
     groups = [group_of(file, window, depth) for file, window in windows]
     notes = (*notes, *_varying(groups))
-    if match is None:
+    if share is None or not all(group.survival for group in groups):
         return Evidence("prometheus", counted=tuple(groups), notes=notes)
-    notes += (f"Only {match:.0%} of rounds had a draft; the others are counted as rejecting one.",)
-    return Evidence("prometheus", counted=tuple(_diluted(g, match) for g in groups), match=match, notes=notes)
+    notes += (f"Only {share:.0%} of rounds had a draft; the others are counted as rejecting one.",)
+    first = pooled(groups).survival[0]
+    in_vain = share * (1 - first) / (1 - share * first)
+    diluted = tuple(_diluted(group, share) for group in groups)
+    return Evidence("prometheus", counted=diluted, in_vain=in_vain, notes=notes)
 
 
-def matched(windows: Sequence[Counters]) -> float | None:
+def drafted_share(windows: Sequence[Counters]) -> float | None:
     """Share of rounds that had a draft; ``None`` if it is not known, or nearly all had."""
     generated, first, accepted, rounds = (
         sum(window.get(name, 0.0) for window in windows)

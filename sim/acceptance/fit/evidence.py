@@ -77,8 +77,8 @@ class Evidence:
 
     ``format`` names their kind; ``runs`` are recorded run lengths by output position, and ``path``
     the recording that holds them, whose rows may state its depth, or need none; ``quality`` is that
-    of recorded claims; ``match`` the share of rounds that had drafts, where others are counted too;
-    ``notes`` say what was taken for granted in reading.
+    of recorded claims; ``in_vain`` the share of rounds with nothing acceptable in which a look-up
+    drafter proposed all the same; ``notes`` say what was taken for granted in reading.
     """
 
     format: str
@@ -89,7 +89,7 @@ class Evidence:
     depth_in_rows: bool = False
     path: str | None = None
     quality: Quality | None = None
-    match: float | None = None
+    in_vain: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
