@@ -218,7 +218,7 @@ def prepare(scenario: Scenario, policy: PolicyConfig, seed: int) -> Setup:
         processes=_processes(scenario, seed, levels),
         max_depth=depth,
         seed=seed,
-        tpot_limits_ns=tuple(slo.tpot or 0 for slo in scenario.slos.values()),
+        tpot_limits_ns=scenario.tpot_limits_ns,
     )
 
 

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from calibrate.passes.attention import Attend
+from calibrate.passes.attention import Attend, attend_sdpa
 from calibrate.passes.step import GROUPS, Group, Part, Segment, Step, aligned
 
 
@@ -71,7 +71,11 @@ class Layout:
     def __call__(self, rows: Rows, wanted: list[int]) -> Step:
         """The step of a pass whose tokens ``wanted`` (of all, in order) give logits."""
         positions = self._tensor(positions_of(rows))
-        bases = [slot * self.slot for slot, width in zip(rows.slots, rows.widths, strict=True) for _ in range(width)]
+        bases = [
+            slot * self.slot
+            for slot, width in zip(rows.slots, rows.widths, strict=True)
+            for _ in range(width)
+        ]
         return Step(
             positions=positions,
             slots=positions + self._tensor(bases),
@@ -133,15 +137,23 @@ def positions_of(rows: Rows) -> list[int]:
     return [start + j for start, width in pairs for j in range(width)]
 
 
-def ragged(attend: Attend, plain: Attend) -> Attend:
-    """Attention that also takes ragged segments: by ``attend``; all that calibration lays out by ``plain``."""
+@dataclass(frozen=True)
+class Attention:
+    """Masked SDPA over what this module lays out; ``timed`` over what calibration does."""
 
-    def run(q: Tensor, keys: Tensor, values: Tensor, segment: Segment) -> Tensor:
+    timed: Attend
+
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor, segment: Segment) -> Tensor:
+        """Attend, as ``calibrate.passes.attention.Attend``."""
         if isinstance(segment, RaggedSegment):
             part = segment.padded.part
             spread = q.new_zeros(part.rows * part.width, *q.shape[1:])
             spread[segment.index] = q
-            return attend(spread, keys, values, segment.padded)[segment.index]
-        return (attend if not len(segment.used) else plain)(q, keys, values, segment)
+            return attend_sdpa(spread, keys, values, segment.padded)[segment.index]
+        # Only a segment of this module leaves out the keys in use.
+        return (self.timed if len(segment.used) else attend_sdpa)(q, keys, values, segment)
 
-    return run
+
+def over_slots(attend: Attend) -> Attention:
+    """The attention of a layer, taught once to take this module's segments."""
+    return attend if isinstance(attend, Attention) else Attention(attend)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 class Serving:
     """Limits and habits; the names are those of the simulator's engine settings.
 
-    ``slots`` are budget tokens that a scheduled sequence costs on top of its own; ``chunk_limit``
-    the largest prefill chunk (0: none). ``tpot_limits_ns`` has one entry per request class (0: none).
+    ``longest`` is the longest prompt with its output; ``slots`` are budget tokens that a scheduled
+    sequence costs on top of its own; ``chunk_limit`` is the largest prefill chunk (0: none).
+    ``tpot_limits_ns`` has one entry per request class (0: none).
     """
 
     max_num_seqs: int
     max_num_batched_tokens: int
+    longest: int
     max_model_len: int
     max_depth: int = 0
     chunk_limit: int = 0
@@ -34,7 +36,7 @@ class Serving:
         Behind the longest text there is room for drafts, for passes that the drafter runs for a
         finished sequence, and for what rows padded to the widest one write.
         """
-        return self.max_model_len + 3 * (self.max_depth + 2)
+        return self.longest + 3 * (self.max_depth + 2)
 
 
 @dataclass(frozen=True)

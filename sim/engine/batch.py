@@ -31,7 +31,8 @@ CLASS: Final = 14
 PROMPT: Final = 15  # prompt tokens
 FIRST: Final = 16  # when it emitted its first token, ns; -1 before
 HOLED: Final = 17  # 1 once its drafter's KV misses a step
-ROWS: Final = 18
+CACHED: Final = 18  # its first KV blocks whose content is cached
+ROWS: Final = 19
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Sequence:
     output_tokens: int
     arrival_ns: int
     sent_ns: int
+    prefix_group: int = -1
+    prefix_tokens: int = 0
     path: Path | None = None
     produced: int = 0
     scheduled_ns: int = -1
@@ -128,18 +131,20 @@ class RunningBatch:
         """View of one row over the sequences in use."""
         return self.a[name, : self.n]
 
-    def append(self, sequence: Sequence, pointer: int, granted: int, held: int) -> None:
-        """Add a sequence at the end, with its first chunk granted."""
+    def append(
+        self, sequence: Sequence, pointer: int, granted: int, held: int, computed: int = 0, cached: int = 0
+    ) -> None:
+        """Add a sequence at the end, with its first chunk granted; ``computed`` tokens were cached."""
         i = self.n
         tokens = sequence.tokens
         self.a[:, i] = (
             tokens,
-            0,
+            computed,
             pointer + sequence.produced,
             sequence.prompt_tokens + sequence.output_tokens,
             0,
             granted,
-            tokens,
+            tokens - computed,
             held,
             sequence.request,
             sequence.rounds,
@@ -151,6 +156,7 @@ class RunningBatch:
             sequence.prompt_tokens,
             sequence.first_token_ns,
             0,
+            cached,
         )
         self.live[sequence.request] = sequence
         self.n = i + 1

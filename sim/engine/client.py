@@ -20,6 +20,10 @@ class Server(Protocol):
         """Queue one request."""
         ...
 
+    def abort(self, request: int) -> None:
+        """Drop one request at the end of the step that runs, unless it is answered by then."""
+        ...
+
 
 class At(Event):
     """An event at a given time that comes before ordinary events of the same time.
@@ -60,8 +64,18 @@ class Client:
             else:
                 self.backlog.append(request)
 
+    def leave(self) -> Generator[Event, None, None]:
+        """The SimPy process of clients that go away before their answer."""
+        if self.requests.abort_ns is None:
+            return
+        times = self.requests.abort_ns.tolist()
+        for time, request in sorted((t, i) for i, t in enumerate(times) if t >= 0):
+            if time > self.env.now:
+                yield At(self.env, time)
+            self.server.abort(request)
+
     def done(self, request: int) -> None:
-        """A request was answered: its place is free for the next one."""
+        """A request was answered, or its client went away: its place is free for the next one."""
         self.in_flight -= 1
         self.answered += 1
         if self.backlog:
@@ -73,6 +87,7 @@ class Client:
         self.in_flight += 1
         r = self.requests
         prompt = int(r.prompt_tokens[request])
+        group, shared = r.prefix_of(request)
         self.server.submit(
             Sequence(
                 request=request,
@@ -81,5 +96,7 @@ class Client:
                 output_tokens=min(int(r.output_tokens[request]), self.max_model_len - prompt),
                 arrival_ns=int(r.arrival_ns[request]),
                 sent_ns=int(self.env.now),
+                prefix_group=group,
+                prefix_tokens=shared,
             )
         )

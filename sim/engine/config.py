@@ -37,6 +37,13 @@ class Behaviour(Config):
         description="drafters that need input slots cost step budget for every sequence"
     )
     null_block: bool = Field(description="one KV block is set aside and never used")
+    dummy_drafts: bool = Field(
+        description="near the context limit the drafter does not run, and all carry full-depth dummy drafts"
+    )
+    pad_new_decodes: bool = Field(
+        description="at a fixed depth, admissions with one token to compute carry as many empty drafts"
+    )
+    prefix_caching: bool = Field(description="KV blocks are found again by the tokens they hold")
     capture_sizes: tuple[int, ...] = Field(description="captured graph sizes in tokens; none: exact size")
 
 
@@ -50,6 +57,9 @@ PRESETS: Final[dict[PresetName, Behaviour]] = {
         lookahead=False,
         draft_slots=False,
         null_block=False,
+        dummy_drafts=False,
+        pad_new_decodes=False,
+        prefix_caching=False,
         capture_sizes=(),
     ),
     "vllm_v1": Behaviour(
@@ -61,6 +71,9 @@ PRESETS: Final[dict[PresetName, Behaviour]] = {
         lookahead=True,
         draft_slots=True,
         null_block=True,
+        dummy_drafts=True,
+        pad_new_decodes=True,
+        prefix_caching=False,  # vLLM's default is on; off here, so that results do not hang on preempted prefixes
         capture_sizes=VLLM_CAPTURE_SIZES,
     ),
 }
@@ -96,6 +109,9 @@ class EngineConfig(Config):
     lookahead: bool | None = None
     draft_slots: bool | None = None
     null_block: bool | None = None
+    dummy_drafts: bool | None = None
+    pad_new_decodes: bool | None = None
+    prefix_caching: bool | None = None
     capture_sizes: tuple[int, ...] | None = None
 
     @property

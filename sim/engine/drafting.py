@@ -59,7 +59,24 @@ class Drafting:
         self.scheduler, self.batch, self.cost, self.policy = scheduler, scheduler.batch, cost, policy
         self.behaviour, self.tree = behaviour, scheduler.arena.tree
         self.max_depth = max_depth if self.tree is None else min(max_depth, self.tree.nodes)
+        self.may_overrun = behaviour.dummy_drafts and scheduler.reaches_limit and policy.drafts
         self.tpot_limits_ns = np.array(tpot_limits_ns or (0,), dtype=np.int64)
+
+    def overruns(self) -> bool:
+        """Whether the step just scheduled comes so near the context limit that the drafter cannot run.
+
+        One sequence is enough (vllm/v1/worker/gpu_model_runner.py, ``_input_fits_in_drafter``, 0.32).
+        """
+        if not self.may_overrun:
+            return False
+        beyond = max(self.max_depth, self.scheduler.lookahead)
+        return self.scheduler.longest() + beyond > self.scheduler.max_model_len
+
+    def carry_dummies(self, survivors: Int64 | None) -> None:
+        """Give the survivors drafts of full depth that no target accepts, as vLLM does unasked."""
+        self._carry(self.max_depth, survivors)
+        for pointer in self._rows(POINTER, survivors).tolist():
+            self.scheduler.reject_next(pointer)
 
     def choose(self, plan: Plan, survivors: Int64 | None, now: int) -> Depths:
         """Ask the policy, cap its answer, and give the survivors their drafts.

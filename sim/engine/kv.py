@@ -7,15 +7,24 @@ from sim.errors import InputError, SimulationError
 
 
 class BlockPool:
-    """Free blocks out of a fixed capacity; allocated = freed + held, never over capacity."""
+    """Free blocks out of a fixed capacity; allocated = freed + held, never over capacity.
+
+    ``shared`` counts the holders of blocks beyond each block's first (prefix caching alone).
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = self.free = capacity
+        self.shared = 0
 
     @property
     def held(self) -> int:
         """Blocks handed out."""
         return self.capacity - self.free
+
+    @property
+    def claims(self) -> int:
+        """Blocks as their holders count them: a block held twice counts twice."""
+        return self.capacity - self.free + self.shared
 
     def take(self, blocks: int) -> None:
         """Hand out ``blocks``; the caller has checked that they are free."""
@@ -25,8 +34,13 @@ class BlockPool:
         """Take ``blocks`` back."""
         self.free += blocks
 
-    def check_integrity(self, held: int) -> None:
-        """Raise ``SimulationError`` unless free and held blocks make up the capacity."""
+    def release(self, request: int, held: int) -> None:
+        """Take back all ``held`` blocks of a request."""
+        self.give(held)
+
+    def check_integrity(self, claims: int) -> None:
+        """Raise ``SimulationError`` unless free blocks and those claimed make up the capacity."""
+        held = claims - self.shared
         if self.free < 0 or held < 0 or self.free + held != self.capacity:
             raise SimulationError(f"{self.free} free + {held} held blocks != capacity {self.capacity}")
 

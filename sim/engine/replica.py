@@ -28,7 +28,7 @@ from sim.engine.batch import (
     Sequence,
 )
 from sim.engine.config import Behaviour
-from sim.engine.drafting import Drafting
+from sim.engine.drafting import Drafted, Drafting
 from sim.engine.holes import Holes
 from sim.engine.journal import Journal
 from sim.engine.plan import Plan, decode_plan, mixed_plan
@@ -63,6 +63,7 @@ class Replica:
         self.journal = Journal(scheduler, keep_steps)
         self.done: Callable[[int], None] = lambda request: None
         self.finished: list[int] = []
+        self._leaving: list[int] = []
         self._wake: simpy.Event | None = None
 
     # -- the outside -------------------------------------------------------------------------
@@ -72,6 +73,10 @@ class Replica:
         self.scheduler.waiting.append(sequence)
         if self._wake is not None and not self._wake.triggered:
             self._wake.succeed()
+
+    def abort(self, request: int) -> None:
+        """Drop one request at the end of the step that runs, unless it is answered by then."""
+        self._leaving.append(request)
 
     def run(self) -> Generator[simpy.Event, None, None]:
         """The SimPy process: one timeout per step, asleep while there is nothing to do."""
@@ -83,6 +88,15 @@ class Replica:
             yield self.env.timeout(self.step(int(self.env.now)))
             for request in self.finished:
                 self.done(request)
+            if self._leaving:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Drop the requests whose clients went away; those not here are answered, or not yet sent."""
+        for request in self._leaving:
+            if self.scheduler.drop(request):
+                self.done(request)
+        self._leaving = []
 
     # -- one step ----------------------------------------------------------------------------
 
@@ -96,9 +110,9 @@ class Replica:
         accepted, emitted = self._accept(plan)
         learns = self.policy.wants_outcomes
         requests = self._of(plan, REQUEST).copy() if learns else accepted
+        overruns = self.drafting.overruns()
         survivors = self._commit(plan, accepted, emitted)
-        depths = self.drafting.choose(plan, survivors, now)
-        draft = self.drafting.draft(plan, survivors, emitted, depths)
+        draft = self._draft(plan, survivors, emitted, now) if not overruns else self._dummies(survivors)
         latency = sum(target_ns) + draft.ns
         self.journal.step(plan, accepted, emitted, now, target_ns, draft, self.cost)
         self.journal.stamp(plan, now + latency)
@@ -108,6 +122,16 @@ class Replica:
         if learns:
             self.policy.observe(Outcome(latency, requests, plan.verified, accepted, plan.prefill_tokens))
         return latency
+
+    def _draft(self, plan: Plan, survivors: Int64 | None, emitted: Int64, now: int) -> Drafted:
+        """Choose the next depths and run the drafter for them."""
+        depths = self.drafting.choose(plan, survivors, now)
+        return self.drafting.draft(plan, survivors, emitted, depths)
+
+    def _dummies(self, survivors: Int64 | None) -> Drafted:
+        """Carry dummy drafts; no drafter runs."""
+        self.drafting.carry_dummies(survivors)
+        return Drafted(depth=self.drafting.max_depth)
 
     def _plan(self) -> Plan:
         """Sum up what the scheduler granted."""

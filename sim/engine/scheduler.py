@@ -24,6 +24,7 @@ from sim.engine.batch import (
     HELD,
     KNOWN,
     POINTER,
+    REQUEST,
     TOKENS,
     Arena,
     Int64,
@@ -32,6 +33,7 @@ from sim.engine.batch import (
 )
 from sim.engine.config import EngineConfig
 from sim.engine.kv import BlockPool
+from sim.engine.prefix_cache import PrefixCache
 from sim.errors import SimulationError
 
 
@@ -41,6 +43,7 @@ class Scheduler:
     ``lookahead`` is the KV slots reserved beyond the scheduled tokens of every sequence,
     ``slots`` the budget tokens that each scheduled sequence costs on top of its own (the
     drafter's), ``state_blocks`` the blocks' worth of memory a sequence takes at any length.
+    ``padding`` is the empty drafts of an admission that has one token to compute.
     ``draw`` gives a sequence its future when it is first admitted; none is longer than ``longest``
     tokens or carries more than ``max_depth`` drafts.
     """
@@ -56,15 +59,18 @@ class Scheduler:
         lookahead: int = 0,
         slots: int = 0,
         state_blocks: int = 0,
+        padding: int = 0,
     ) -> None:
         self.budget = config.max_num_batched_tokens
         self.max_num_seqs = config.max_num_seqs
         self.max_model_len = config.max_model_len
         self.chunk_limit = config.long_prefill_token_threshold
         self.block_size = config.block_size
-        self._reaches_limit = longest + lookahead + max_depth >= config.max_model_len
+        self.reaches_limit = longest + lookahead + max_depth >= config.max_model_len
         self.pool, self.arena, self.draw = pool, arena, draw
+        self.cache = pool if isinstance(pool, PrefixCache) else None
         self.lookahead, self.slots, self.state_blocks = lookahead, slots, state_blocks
+        self.padding = padding
         self.waiting: deque[Sequence] = deque()
         self.batch = RunningBatch(config.max_num_seqs)
         self.prefilling = 0
@@ -78,8 +84,15 @@ class Scheduler:
         self.preempted = []
         self.uncut = not self._chunked
         left = self._grant_running()
+        if self.cache is not None:
+            self.cache.keep(self.batch)
         if self.waiting and not self.preempted:
             self._admit(left, now_ns)
+
+    def longest(self) -> int:
+        """Tokens of the longest sequence of this step, its drafts included."""
+        batch = self.batch
+        return int(np.max((batch.row(COMPUTED) + batch.row(GRANTED)) * (batch.row(GRANTED) > 0), initial=0))
 
     # -- running sequences -------------------------------------------------------------------
 
@@ -93,7 +106,7 @@ class Scheduler:
         blocks = np.maximum(held, self._blocks_for(batch.a[COMPUTED, : batch.n] + want))
         if left < 0:
             blocks = np.where(want > 0, blocks, held)
-        extra = int(np.add.reduce(blocks)) - self.pool.held
+        extra = int(np.add.reduce(blocks)) - self.pool.claims
         if extra > self.pool.free:
             return self._grant_under_pressure()
         batch.a[GRANTED, : batch.n] = want
@@ -121,7 +134,7 @@ class Scheduler:
         want = known + a[DRAFT, :n]
         if self._chunked:
             np.minimum(want, self.chunk_limit, out=want)
-        if self._reaches_limit:
+        if self.reaches_limit:
             np.minimum(want, self.max_model_len - 1 - a[COMPUTED, :n], out=want)
         return want
 
@@ -134,7 +147,7 @@ class Scheduler:
         """Blocks that hold ``tokens`` and the lookahead slots of each sequence."""
         round_up = self.block_size - 1
         slots = tokens + (self.lookahead + round_up)
-        if self._reaches_limit:
+        if self.reaches_limit:
             np.minimum(slots, self.max_model_len + round_up, out=slots)
         blocks: Int64 = slots // self.block_size
         return blocks + self.state_blocks if self.state_blocks else blocks
@@ -170,9 +183,7 @@ class Scheduler:
         """Free the last running sequence's blocks and put it at the front of the queue."""
         batch = self.batch
         last = batch.n - 1
-        self.pool.give(int(batch.a[HELD, last]))
-        self.arena.drop(int(batch.a[POINTER, last]))
-        sequence = batch.remove(last)
+        sequence = self.release(last)
         sequence.preemptions += 1
         self.preempted.append(sequence.request)
         self.waiting.appendleft(sequence)
@@ -182,39 +193,86 @@ class Scheduler:
     def _admit(self, left: int, now_ns: int) -> None:
         """Admit waiting sequences in order while budget, places and blocks last.
 
-        The blocks must hold the whole known sequence, not the first chunk alone.
+        The blocks must hold the whole known sequence, not the first chunk alone. One token that is
+        left to compute is padded with empty drafts, beside decoding sequences alone; if those do not
+        fit, nothing more is admitted (scheduler.py, ``pad_spec_decode``).
         """
+        may_pad = self.padding > 0 and not self.prefilling
+        beside = self.batch.n > 0
         while self.waiting and left > self.slots and self.batch.n < self.max_num_seqs:
             sequence = self.waiting[0]
-            chunk = min(sequence.tokens, left - self.slots)
+            hits = self.cache.look_up(sequence) if self.cache is not None else []
+            computed = len(hits) * self.block_size
+            chunk = min(sequence.tokens - computed, left - self.slots)
             if self._chunked:
                 chunk = min(chunk, self.chunk_limit)
-            whole = -(-sequence.tokens // self.block_size) + self.state_blocks
-            if max(whole, self._need(chunk)) > self.pool.free:
+            if may_pad and sequence.tokens - computed == 1 and (beside or computed):
+                chunk += self._padding_at(computed)
+                if chunk > left - self.slots:
+                    break
+            if not self._fits(sequence, computed + chunk, hits):
                 break
             self.waiting.popleft()
-            self._start(sequence, chunk, self._need(chunk), now_ns)
+            self._start(sequence, chunk, hits, now_ns)
             left -= chunk + self.slots
         if self.waiting and not self.batch.n:
             raise SimulationError(f"request {self.waiting[0].request} does not fit an empty replica")
 
-    def _start(self, sequence: Sequence, chunk: int, need: int, now_ns: int) -> None:
-        self.pool.take(need)
+    def _padding_at(self, computed: int) -> int:
+        """Empty drafts of an admission with one token to compute, if the context has room for them."""
+        return self.padding if computed + self.padding + 2 <= self.max_model_len else 0
+
+    def _fits(self, sequence: Sequence, tokens: int, hits: list[int]) -> bool:
+        """Whether free blocks hold all known tokens, and those scheduled; hits may be free blocks, too."""
+        whole = -(-sequence.tokens // self.block_size) + self.state_blocks
+        need = max(whole, self._need(tokens)) - len(hits)
+        if self.cache is not None:
+            need += self.cache.cost_of(hits)
+        return need <= self.pool.free
+
+    def _start(self, sequence: Sequence, chunk: int, hits: list[int], now_ns: int) -> None:
+        computed = len(hits) * self.block_size
+        need = self._need(computed + chunk)
+        if self.cache is not None:
+            self.cache.adopt(sequence, hits)
+        self.pool.take(need - len(hits))
         if sequence.path is None:
             sequence.path = self.draw(sequence)
         pointer = self.arena.put(sequence.path, sequence.output_tokens)
         if sequence.scheduled_ns < 0:
             sequence.scheduled_ns = now_ns
-        self.batch.append(sequence, pointer, chunk, need)
+        self.batch.append(sequence, pointer, chunk, need, computed, len(hits))
         self.prefilling += 1
+        if computed + chunk > sequence.tokens:
+            self.reject_next(pointer + sequence.produced)
+        if self.cache is not None:
+            self.cache.keep(self.batch)
+
+    def reject_next(self, pointer: int) -> None:
+        """Let a sequence's next round accept nothing: its drafts are no drafter's."""
+        self.arena.thin(pointer, np.zeros(1, dtype=np.uint8))
 
     # -- the end of a step -------------------------------------------------------------------
 
     def release(self, index: int) -> Sequence:
-        """Take a finished sequence out and free what it held."""
-        self.pool.give(int(self.batch.a[HELD, index]))
-        self.arena.drop(int(self.batch.a[POINTER, index]))
-        return self.batch.remove(index)
+        """Take a running sequence out and free what it held."""
+        held, pointer = int(self.batch.a[HELD, index]), int(self.batch.a[POINTER, index])
+        sequence = self.batch.remove(index)
+        self.pool.release(sequence.request, held)
+        self.arena.drop(pointer)
+        return sequence
+
+    def drop(self, request: int) -> bool:
+        """Forget a request, running or waiting; whether it was here."""
+        if request in self.batch.live:
+            index = int(np.flatnonzero(self.batch.row(REQUEST) == request)[0])
+            self.prefilling -= int(self.batch.a[FRESH, index])
+            self.release(index)
+            return True
+        kept = [sequence for sequence in self.waiting if sequence.request != request]
+        here = len(kept) < len(self.waiting)
+        self.waiting = deque(kept)
+        return here
 
     def prompt_tokens_ahead(self) -> int:
         """Prompt tokens that the next step will compute, as far as is known before it is scheduled."""
@@ -231,6 +289,8 @@ class Scheduler:
         """Raise ``SimulationError`` when memory, budget or positions contradict each other."""
         batch = self.batch
         self.pool.check_integrity(int(batch.row(HELD).sum()))
+        if self.cache is not None:
+            self.cache.check_batch(batch)
         if batch.n > self.max_num_seqs or int(batch.row(GRANTED).sum()) > self.budget:
             raise SimulationError(f"{batch.n} sequences or their tokens exceed the step's limits")
         if self.prefilling != int(batch.row(FRESH).sum()):

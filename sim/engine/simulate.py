@@ -18,7 +18,9 @@ from sim.engine.kv import BlockPool, blocks_in, blocks_in_memory, state_blocks
 from sim.engine.replica import Replica
 from sim.engine.scheduler import Scheduler
 from sim.errors import InputError
+from sim.engine.prefix_cache import PrefixCache
 from sim.policies.base import Policy, Tree
+from sim.policies.static import Static
 from sim.results.run_records import RunRecords
 from sim.workload.requests import Requests
 
@@ -50,6 +52,7 @@ def simulate(setup: Setup, policy: Policy) -> RunRecords:
     client = Client(env, setup.requests, replica, setup.engine.max_model_len)
     replica.done = client.done
     env.process(client.run())
+    env.process(client.leave())
     env.process(replica.run())
     env.run(until=client.finished)
     return collect(setup, replica)
@@ -60,7 +63,8 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
     engine, behaviour = setup.engine, setup.engine.behaviour
     drafter = setup.drafter if policy.drafts else None
     depth = setup.max_depth if drafter else 0
-    pool = BlockPool(_kv_blocks(setup, drafter))
+    state = state_blocks(setup.profile, drafter, engine.block_size)
+    pool = _pool(setup, drafter, state)
     r = setup.requests
     rows = int(r.output_tokens.max(initial=1)) + 1
     tree = _tree(policy)
@@ -73,7 +77,8 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         max_depth=depth,
         lookahead=_lookahead(drafter, depth) if behaviour.lookahead else 0,
         slots=_slots(drafter, depth) if behaviour.draft_slots else 0,
-        state_blocks=state_blocks(setup.profile, drafter, engine.block_size),
+        state_blocks=state,
+        padding=min(policy.k, depth) if behaviour.pad_new_decodes and isinstance(policy, Static) else 0,
     )
     _check_fits(setup, scheduler, depth)
     widest = max(depth + 1, tree.width if tree else 1)
@@ -96,6 +101,28 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         setup.tpot_limits_ns,
         _holes(setup, drafter, scheduler, policy, tree.depth if tree else depth),
     )
+
+
+def _pool(setup: Setup, drafter: Drafter | None, state: int) -> BlockPool:
+    """Blocks that are only counted, or found again by content."""
+    blocks = _kv_blocks(setup, drafter)
+    if not setup.engine.behaviour.prefix_caching:
+        return BlockPool(blocks)
+    if state:
+        raise InputError(
+            f"prefix_caching is on, and {setup.profile.name} keeps a recurrent state per sequence, whose "
+            "caching is not modelled; set prefix_caching: false"
+        )
+    return PrefixCache(blocks, setup.engine.block_size, drop_last=_reads_target(drafter))
+
+
+def _reads_target(drafter: Drafter | None) -> bool:
+    """Whether the drafter reads the target's hidden states (vLLM's ``use_eagle``, 0.32).
+
+    Behind a chunk boundary such a drafter's KV depends on the next token, so vLLM has it compute the
+    last cached block anew (vllm/v1/core/kv_cache_coordinator.py).
+    """
+    return drafter is not None and drafter.kind not in ("draft_model", "ngram")
 
 
 def _tree(policy: Policy) -> Tree | None:
@@ -165,7 +192,8 @@ def _check_fits(setup: Setup, scheduler: Scheduler, depth: int) -> None:
             f"{engine.max_model_len}; raise it or limit the prompt lengths"
         )
     longest = int(np.minimum(r.prompt_tokens + r.output_tokens, engine.max_model_len).max())
-    need = -(-(longest + depth + scheduler.lookahead) // engine.block_size) + scheduler.state_blocks
+    slots = min(longest + depth + scheduler.lookahead, engine.max_model_len)
+    need = -(-slots // engine.block_size) + scheduler.state_blocks
     if need > scheduler.pool.capacity:
         raise InputError(
             f"a request of {longest} tokens needs {need} KV blocks and the replica has "

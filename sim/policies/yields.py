@@ -127,10 +127,23 @@ class Yields:
         return self._expected[sequences]
 
     def _expectation(self, n: int, totals: Int64) -> Expected:
+        """Between two extremes, by 1 / n: one round is like all others, or it is a mixture of all.
+
+        Of one sequence the likeliest drafts are its first ones; of very many, those of any depth that
+        survive best. Sums over order statistics lie between.
+        """
         count, value = self.by_depth()
-        ranks, gained = n * count[:, ::-1], n * value[:, ::-1]
-        tokens = np.array([np.interp(totals, *row) for row in zip(ranks, gained, strict=True)])
-        return Expected(tokens, np.interp(totals + 0.5, ranks[-1], PRICES[::-1]), np.diff(value[:, 0]))
+        levels, ranks = np.diff(value[:, 0]), n * count[:, ::-1]
+        mixed = np.array([np.interp(totals, *row) for row in zip(ranks, n * value[:, ::-1], strict=True)])
+        whole = n * value[:, :1]
+        alike = np.minimum(np.interp(totals, n * np.arange(len(value)), whole[:, 0]), whole)
+        usual = levels[np.minimum(totals // n, self.max_depth - 1)]
+        share = 1 / n
+        return Expected(
+            tokens=share * alike + (1 - share) * mixed,
+            usual=share * usual + (1 - share) * np.interp(totals + 0.5, ranks[-1], PRICES[::-1]),
+            levels=levels,
+        )
 
     def by_depth(self) -> tuple[Float, Float]:
         """Drafts per sequence that survive each price, and tokens they give, by depth.

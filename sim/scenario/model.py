@@ -118,6 +118,12 @@ class Scenario(Config):
         return found if any(slo != Slo() for slo in found.values()) else {}
 
     @property
+    def tpot_limits_ns(self) -> tuple[int, ...]:
+        """TPOT limit of every request class, 0 for none, in the order of ``workload.classes``."""
+        slos = [kind.slo or self.slo for kind in self.workload.classes] or [self.slo]
+        return tuple(slo.tpot or 0 for slo in slos)
+
+    @property
     def acceptances(self) -> tuple[AcceptanceConfig | None, ...]:
         """Acceptance of every request class, in the order of ``workload.classes``."""
         return tuple(kind.acceptance or self.acceptance for kind in self.workload.classes) or (

@@ -21,6 +21,12 @@ class Requests:
     least 1. ``class_id`` indexes ``classes``. ``max_concurrency`` bounds the requests in flight
     at the client: ``None`` is open loop; with a bound, a request waits at the client for a free
     place (closed loop when all arrivals are 0).
+
+    Prompts of one ``prefix_group`` (from 0; -1: none) have equal first tokens: two of them share as
+    many as the smaller of their ``prefix_tokens``, at most the whole prompt. Both are ``None`` when
+    no prompts share anything; only an engine with prefix caching minds. ``abort_ns`` is when the
+    client of a request goes away if it has no full answer by then (-1: never); such a request is not
+    among the finished ones.
     """
 
     arrival_ns: Int64
@@ -29,6 +35,9 @@ class Requests:
     class_id: Int64
     classes: tuple[str, ...] = ("default",)
     max_concurrency: int | None = None
+    prefix_group: Int64 | None = None
+    prefix_tokens: Int64 | None = None
+    abort_ns: Int64 | None = None
 
     def __post_init__(self) -> None:
         sizes = {len(a) for a in (self.arrival_ns, self.prompt_tokens, self.output_tokens, self.class_id)}
@@ -41,6 +50,14 @@ class Requests:
             or self.output_tokens.min() < 1
         ):
             raise SimulationError("requests need ordered arrivals from 0 and at least one token each way")
+
+    def prefix_of(self, request: int) -> tuple[int, int]:
+        """Prefix group of one request and the tokens of its prompt that are the group's."""
+        if self.prefix_group is None or self.prefix_tokens is None:
+            return -1, 0
+        group = int(self.prefix_group[request])
+        shared = min(int(self.prefix_tokens[request]), int(self.prompt_tokens[request]))
+        return group, shared if group >= 0 else 0
 
     def __len__(self) -> int:
         return len(self.arrival_ns)

@@ -27,7 +27,8 @@ from sim.acceptance.fit.limits import cannot_tell, not_alpha
 from sim.acceptance.fit.readers import read_files
 from sim.acceptance.fit.recordings import walked
 from sim.acceptance.fit.report import as_data, block, section
-from sim.acceptance.fit.sequences import chains_of, log_likelihood, rows_of, survival_in_walks_of
+from sim.acceptance.fit.sequences import COARSE, FINE, chains_of, log_likelihood, survival_in_walks_of
+from sim.acceptance.fit.sequences import tested as rows_of  # pytest would take the name for a test
 from sim.acceptance.fit.stated import validated
 from sim.errors import InputError
 from tests.acceptance.helpers import build, configure
@@ -126,10 +127,10 @@ def test_the_chain_of_a_wandering_process_has_its_moments(correlation: float, sp
 
 
 def test_walks_over_the_chain_agree_with_the_drawn_process() -> None:
-    """Nine states and five requests stand for the Gaussian process to within 1 % of tokens per round."""
+    """Either size of chain stands for the Gaussian process to within 1 % of tokens per round."""
     config: Any = configure(**WANDERING)
-    for depth in (1, 7):
-        ours = 1 + survival_in_walks_of(chains_of(config, depth)).sum()
+    for depth, size in product((1, 7), (COARSE, FINE)):
+        ours = 1 + survival_in_walks_of(chains_of(config, depth, size)).sum()
         assert ours == pytest.approx(tokens(config, depth), rel=0.01)
 
 
@@ -244,7 +245,7 @@ def test_counts_that_rise_are_not_taken_for_luck_of_the_round() -> None:
 
 
 def test_the_simplest_of_those_that_are_as_good_is_chosen() -> None:
-    """Half a percentage point buys a number; more does not; counted-depth-only processes never win."""
+    """Half a percentage point buys a number; more does not; rates as they are win only by far."""
 
     def made(name: str, numbers: int, error: float, here_only: bool = False) -> Fitted:
         checks = (Check("tokens", 2.0, 2.0 * (1 + error)), Check("information", 1.0, 9.0, counts=False))
@@ -259,6 +260,8 @@ def test_the_simplest_of_those_that_are_as_good_is_chosen() -> None:
     assert best_of(tried).name == "two"
     assert best_of([made("one", 1, 0.014), *tried[1:]]).name == "one"
     assert score(tried[1].checks) == pytest.approx(0.014)
+    far = [made("one", 1, 0.08), made("rates", 3, 0.0, True)]
+    assert best_of(far).name == "rates"
 
 
 def test_one_depth_one_is_its_own_rate() -> None:

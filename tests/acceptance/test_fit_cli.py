@@ -167,3 +167,26 @@ def test_export_of_a_scenario(tmp_path: Path) -> None:
     file.write_text("acceptance: {process: iid, alpha: 2}\n")
     assert "acceptance.iid.alpha" in run("export", str(file), "-k", "2", code=2)
     assert "only vllm" in run("export", str(file), "-k", "2", "--for", "trt", code=2)
+
+
+# -- documentation ---------------------------------------------------------------------------------
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "acceptance.md"
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path) -> None:
+    """The report and the export in docs/acceptance.md are real output."""
+    page = PAGE.read_text(encoding="utf-8")
+    command = next(
+        line for line in page.splitlines() if line.startswith("    leadline acceptance fit --rates")
+    )
+    shown = page[page.index("```text\n--rates:") + len("```text\n") :]
+    printed = run(*command.split()[2:])
+    assert _lines(shown[: shown.index("```")]) == _lines(printed)
+    file = tmp_path / "mine.yaml"
+    file.write_text("acceptance: {process: per_position, unconditional: [.68, .47, .33]}\n")
+    assert run("export", str(file), "--for", "vllm", "--depth", "3").strip() in page
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]

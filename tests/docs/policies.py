@@ -26,7 +26,7 @@ DATA: Final = ROOT / "docs" / "data" / "policies.csv"
 PAGE: Final = ROOT / "docs" / "policies.md"
 TEXT: Final = Path(__file__).with_name("policies.md.in")
 PICTURE: Final = ROOT / "docs" / "pictures" / "policies.svg"
-BOUND: Final = "oracle(k_max=7)"
+BOUND: Final = "oracle"
 OURS: Final = "leadline"
 EVEN: Final = 0.01
 """Differences of throughput within this share count as none."""

@@ -13,6 +13,8 @@ Times are seconds, exact to the tenth of a microsecond.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import random
@@ -36,6 +38,14 @@ ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
 }
+MODULES = (
+    "vllm.entrypoints.llm",
+    "vllm.v1.engine.llm_engine",
+    "vllm.model_executor.models.llama",
+    "vllm.model_executor.models.llama_eagle",
+    "vllm.model_executor.models.medusa",
+    "vllm.v1.spec_decode.ngram_proposer",
+)
 TINY: Config = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -76,8 +86,10 @@ MODELS: dict[str, Config] = {
 def import_vllm() -> None:
     """Import what every recording needs, so that forked ones start at once."""
     os.environ.update(ENVIRONMENT)
-    import vllm.entrypoints.llm
-    import vllm.v1.engine.llm_engine  # noqa: F401
+    for module in MODULES:
+        importlib.import_module(module)
+    gc.freeze()
+    gc.collect = lambda generation=2: 0  # vLLM collects seven times a start: half of a short recording
 
 
 def record(config: Config, path: Path) -> None:
@@ -192,14 +204,18 @@ class _Run:
         while arrivals or self.live:
             if not self.live:
                 self.now_ns = max(self.now_ns, arrivals[0][0])
+            self._send_due(arrivals, most)
             while aborts and aborts[0][0] <= self.now_ns:
                 self._abort(aborts.popleft()[1])
-            while arrivals and arrivals[0][0] <= self.now_ns and len(self.live) < most:
-                self._send(arrivals.popleft()[1])
+            self._send_due(arrivals, most)
             idle = 0 if self._step() or not self.live else idle + 1
             if idle > 50:
                 raise RuntimeError("no progress")
         return {"config": self.config, "requests": self.times, "steps": self.steps}
+
+    def _send_due(self, arrivals: deque[tuple[int, int]], most: int) -> None:
+        while arrivals and arrivals[0][0] <= self.now_ns and len(self.live) < most:
+            self._send(arrivals.popleft()[1])
 
     def _send(self, request: int) -> None:
         from vllm import SamplingParams
@@ -217,7 +233,7 @@ class _Run:
         self.live[request] = 0
 
     def _abort(self, request: int) -> None:
-        """A client that goes away before its answer; one never sent is sent all the same."""
+        """A client that goes away before its answer; one not sent yet stays."""
         if request in self.live:
             self.engine.abort_request([f"q-{request}"])
             del self.live[request]

@@ -1,7 +1,8 @@
 """vLLM's synthetic acceptance on the CPU: its Triton kernels have it, its CPU fall-backs assert.
 
-Draft i of a row is accepted when the row's uniform draw lies below the conditional rate of
-position i and the draft is a real token (id 0 or more), as in vLLM 0.32's
+Draft i of a row is accepted when its uniform draw lies below the conditional rate of
+position i and the draft is a token that a drafter proposed (id above 0: padding is -1, and the
+dummies of a drafter that did not run are 0, which no real target would accept), after vLLM 0.32's
 ``rejection_greedy_sample_kernel`` (vllm/v1/sample/rejection_sampler.py). Only greedy sampling.
 """
 
@@ -52,7 +53,7 @@ def _accept(output: Any, ends: Any, drafts: Any, argmax: Any, bonus: Any, draws:
     for i, (start, end) in enumerate(zip(starts, ends.tolist(), strict=True)):
         chance = rows[i]
         for place, at in enumerate(range(start, end)):
-            if draws[at] < chance[place] and drafts[at] >= 0:
+            if draws[at] < chance[place] and drafts[at] > 0:
                 output[i, place] = drafts[at]
                 continue
             output[i, place] = argmax[at]

@@ -3,17 +3,8 @@
 One object per request, no vector, no cleverness: the rules were read in vLLM 0.32 and written
 again in our own words, and each docstring names the file it was read in.  The engine modelled is
 the synchronous one that recorded `shared/vllm_cpu/recorded` (first come first served, one group
-of full-attention KV blocks, V1 model runner, no connector, no encoder).  Prefix caching is left
-out; what it would add:
-
-    A request that holds nothing looks up, at each try to admit it, the longest run of its full
-    blocks (at most `(num_tokens - 1) // block_size`) that is in the cache, by chained content; the
-    run counts as computed.  Blocks it still needs are `ceil - hits`, plus one for every hit that
-    nobody holds, since taking it also takes it from the free list.  After each allocation every
-    full block below `min(computed + scheduled, num_tokens)` enters the cache, so a request
-    admitted later in the same step already hits it.  Freed blocks stay in the cache: they join the
-    tail of the free list, last block of the sequence first, while blocks never cached join its
-    head; new blocks are taken from the head and forget their content.
+of full-attention KV blocks, V1 model runner, no connector, no encoder).  Prefix caching is by
+content: every token has a name, and a block is known by its own and all earlier tokens.
 
 Counts are tokens, KV blocks or requests; the clock of `replay` is in seconds.
 """
@@ -27,6 +18,10 @@ from typing import Any, Final
 
 LOOKAHEAD_BEYOND_DEPTH: Final = {"draft_model": 0, "eagle": 0, "eagle3": 0, "mtp": 0, "dflash": 1}
 """Drafters that write KV ahead of the target, and the slots they need beyond the depth."""
+
+
+HIDDEN_STATE_DRAFTERS: Final = ("eagle", "eagle3", "mtp", "dflash")
+"""Drafters that read the target's hidden states (`use_eagle`): the last block hit is dropped."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +41,7 @@ class ReferenceConfig:
     long_prefill_threshold_adaptive: bool = False
     whole_sequence_must_fit: bool = True
     watermark: float = 0.0
+    prefix_caching: bool = False
 
     @property
     def draft_slots(self) -> int:
@@ -82,7 +78,15 @@ class ReferenceConfig:
         return min(self.depth, reached[-1][2])
 
 
-@dataclass
+@dataclass(eq=False)
+class Block:
+    """One KV block: what it holds, if that is cached (a number for all tokens so far), and for whom."""
+
+    chain: int | None = None
+    holders: int = 0
+
+
+@dataclass(eq=False)
 class Request:
     """One sequence; `computed` counts tokens whose KV is written or being written."""
 
@@ -92,8 +96,22 @@ class Request:
     produced: int = 0
     computed: int = 0
     drafts: int = 0
-    blocks: int = 0
+    table: list[Block] = field(default_factory=list)
+    cached: int = 0
     prefilling: bool = False
+    group: int | None = None
+    shared: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """Blocks it holds."""
+        return len(self.table)
+
+    def token(self, position: int) -> tuple[str, int, int]:
+        """Name of one token: its prefix group's, or its own."""
+        if self.group is not None and position < min(self.shared, self.prompt):
+            return ("group", self.group, position)
+        return ("own", self.request_id, position)
 
     @property
     def num_tokens(self) -> int:
@@ -155,16 +173,35 @@ class ReferenceScheduler:
         self.requests: dict[int, Request] = {}
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
-        self.free_blocks = config.num_blocks - 1  # block 0 is the null block (block_pool.py)
+        # Block 0 is the null block (block_pool.py).
+        self.free = deque(Block() for _ in range(config.num_blocks - 1))
+        self.cache: dict[int, list[Block]] = {}
+        self._chains: dict[tuple[int, tuple[tuple[str, int, int], ...]], int] = {}
         self._step = Step()
         self._budget = Budget(0, 0, 0)
         self._threshold = 0
 
-    def add(self, request_id: int, prompt: int, output_len: int) -> None:
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that nobody holds, cached ones included."""
+        return len(self.free)
+
+    def add(
+        self, request_id: int, prompt: int, output_len: int, group: int | None = None, shared: int = 0
+    ) -> None:
         """Put a new request at the tail of the waiting queue."""
-        request = Request(request_id, prompt, output_len)
+        request = Request(request_id, prompt, output_len, group=group, shared=shared)
         self.requests[request_id] = request
         self.waiting.append(request)
+
+    def abort(self, request_id: int) -> None:
+        """Forget a request whose client went away (scheduler.py, `finish_requests`)."""
+        request = self.requests.pop(request_id)
+        if request in self.running:
+            self.running.remove(request)
+        else:
+            self.waiting.remove(request)
+        self._release(request)
 
     def schedule(self) -> Step:
         """Share one step's budget: running requests first, then admissions if nobody lost its KV.
@@ -203,9 +240,14 @@ class ReferenceScheduler:
 
     def check_integrity(self) -> None:
         """Raise AssertionError if blocks leak or a count is out of its range."""
-        held = sum(request.blocks for request in self.requests.values())
-        assert held + self.free_blocks == self.config.num_blocks - 1, (held, self.free_blocks)
-        assert self.free_blocks >= 0, self.free_blocks
+        holders: dict[int, int] = {}
+        for request in self.requests.values():
+            for block in request.table:
+                holders[id(block)] = holders.get(id(block), 0) + 1
+                assert block.holders, block
+        assert len(holders) + self.free_blocks == self.config.num_blocks - 1
+        assert all(holders[id(b)] == b.holders for r in self.requests.values() for b in r.table)
+        assert all(not block.holders for block in self.free)
         assert len(self.running) <= self.config.max_num_seqs, len(self.running)
         assert len(self.running) + len(self.waiting) == len(self.requests)
         for request in self.waiting:
@@ -266,18 +308,22 @@ class ReferenceScheduler:
 
     def _admit_waiting(self) -> None:
         """Admit from the head of the queue until a request does not fit; nobody overtakes it."""
-        may_pad = bool(self._step.scheduled) and not self._step.had_prefill
+        beside = bool(self._step.scheduled)
         while self._can_admit:
             request = self.waiting[0]
-            padding = self._padding(request) if may_pad else 0
-            tokens = request.num_tokens + padding
-            if padding and tokens > self._budget.limit:
+            hits = self._hits(request)
+            computed = len(hits) * self.config.block_size
+            tokens = request.num_tokens - computed
+            may_pad = not self._step.had_prefill and bool(beside or computed)
+            padding = self._padding(computed) if may_pad and tokens == 1 else 0
+            if padding and tokens + padding > self._budget.limit:
                 return
-            tokens = self._capped(tokens)
-            if not self._fits_whole(request):
+            tokens = self._capped(tokens + padding)
+            if not self._fits_whole(request, hits):
                 return
-            if not self._allocate(request, tokens, self._headroom):
+            if not self._allocate(request, tokens, self._headroom, hits):
                 return
+            request.computed = computed
             self.running.append(self.waiting.popleft())
             self._grant(request, tokens, padding)
 
@@ -287,23 +333,48 @@ class ReferenceScheduler:
         seat = len(self.running) < self.config.max_num_seqs
         return bool(self.waiting) and self._budget.is_open and seat
 
-    def _padding(self, request: Request) -> int:
-        """Empty drafts given to a one-token admission, so that it looks like a decode.
+    def _padding(self, computed: int) -> int:
+        """Empty drafts given to an admission with one token to compute, so that it looks like a decode.
 
-        Only with a static depth, beside requests that were already running, none of them in
-        mid-prefill; the engine rejects them all (scheduler.py, `pad_spec_decode`).
+        Only with a static depth, and beside requests that were already running, none of them in
+        mid-prefill, or after a cache hit; the engine rejects them all (scheduler.py,
+        `pad_spec_decode`).
         """
         depth = self.config.depth
-        if self.config.depth_table or request.num_tokens != 1:
+        if self.config.depth_table:
             return 0
-        return depth if depth + 2 <= self.config.max_model_len else 0
+        return depth if computed + depth + 2 <= self.config.max_model_len else 0
+
+    def _hits(self, request: Request) -> list[Block]:
+        """The longest run of full blocks in the cache; the last token is always computed anew.
+
+        Of equal blocks the one cached first is taken.  Read in kv_cache_manager.py,
+        `get_computed_blocks`, and single_type_kv_cache_manager.py,
+        `FullAttentionManager.find_longest_cache_hit`.
+        """
+        hits: list[Block] = []
+        if self.config.prefix_caching:
+            for chain in self._chain(request, (request.num_tokens - 1) // self.config.block_size):
+                if not self.cache.get(chain):
+                    break
+                hits.append(self.cache[chain][0])
+        return hits[:-1] if self.config.drafter in HIDDEN_STATE_DRAFTERS else hits
+
+    def _chain(self, request: Request, blocks: int) -> list[int]:
+        """A number for the content of each of the first blocks and all before it."""
+        size, chain, parent = self.config.block_size, [], -1
+        for start in range(0, blocks * size, size):
+            tokens = tuple(request.token(position) for position in range(start, start + size))
+            parent = self._chains.setdefault((parent, tokens), len(self._chains))
+            chain.append(parent)
+        return chain
 
     @property
     def _headroom(self) -> int:
         """Watermark of an admission, which counts only beside running requests."""
         return self.config.watermark_blocks if self.running else 0
 
-    def _fits_whole(self, request: Request) -> bool:
+    def _fits_whole(self, request: Request, hits: list[Block]) -> bool:
         """Whether all the tokens known so far would fit, lookahead not counted.
 
         Read in kv_cache_manager.py, `full_sequence_must_fit`; on by default.
@@ -311,26 +382,66 @@ class ReferenceScheduler:
         if not self.config.whole_sequence_must_fit:
             return True
         slots = min(request.num_tokens, self.config.max_model_len)
-        return self._missing(request, slots) + self._headroom <= self.free_blocks
+        return self._missing(request, slots, hits) + self._headroom <= self.free_blocks
 
-    def _missing(self, request: Request, slots: int) -> int:
-        """Blocks still to take to have this many slots; a block is kept when drafts fail."""
-        return max(-(-slots // self.config.block_size) - request.blocks, 0)
+    def _missing(self, request: Request, slots: int, hits: list[Block]) -> int:
+        """Free blocks to take to have this many slots; a block is kept when drafts fail.
 
-    def _allocate(self, request: Request, tokens: int, headroom: int = 0) -> bool:
+        A hit that nobody holds is taken from the free ones, too (`get_num_blocks_to_allocate`).
+        """
+        missing = max(-(-slots // self.config.block_size) - request.blocks - len(hits), 0)
+        return missing + sum(not block.holders for block in hits)
+
+    def _allocate(self, request: Request, tokens: int, headroom: int = 0, hits: list[Block] | None = None) -> bool:
         """Take the blocks for these tokens and the lookahead, or nothing (`allocate_slots`)."""
-        slots = min(request.computed + tokens + self.config.lookahead, self.config.max_model_len)
-        missing = self._missing(request, slots)
-        if missing + headroom > self.free_blocks:
+        hits = hits or []
+        computed = request.computed + len(hits) * self.config.block_size
+        slots = min(computed + tokens + self.config.lookahead, self.config.max_model_len)
+        if self._missing(request, slots, hits) + headroom > self.free_blocks:
             return False
-        request.blocks += missing
-        self.free_blocks -= missing
+        for block in hits:
+            if not block.holders:
+                self.free.remove(block)
+            block.holders += 1
+        request.table += hits
+        request.cached += len(hits)
+        while request.blocks * self.config.block_size < slots:
+            request.table.append(self._new_block())
+        if self.config.prefix_caching:
+            self._cache_full(request, min(computed + tokens, request.num_tokens))
         return True
 
+    def _new_block(self) -> Block:
+        """Take the head of the free list, which forgets what it held (block_pool.py, `get_new_blocks`)."""
+        block = self.free.popleft()
+        if block.chain is not None:
+            self.cache[block.chain].remove(block)
+            block.chain = None
+        block.holders = 1
+        return block
+
+    def _cache_full(self, request: Request, tokens: int) -> None:
+        """Cache the blocks full of tokens that are final (`cache_full_blocks`); equal ones stay apart."""
+        full = tokens // self.config.block_size
+        for place, chain in enumerate(self._chain(request, full)):
+            if place >= request.cached:
+                request.table[place].chain = chain
+                self.cache.setdefault(chain, []).append(request.table[place])
+        request.cached = max(request.cached, full)
+
     def _release(self, request: Request) -> None:
-        """Give every block back."""
-        self.free_blocks += request.blocks
-        request.blocks = 0
+        """Give every block back, the last first.
+
+        Blocks without content go to the head of the free list, cached ones to its tail
+        (block_pool.py, `free_blocks`).
+        """
+        empty = []
+        for block in reversed(request.table):
+            block.holders -= 1
+            if not block.holders:
+                (empty if block.chain is None else self.free).append(block)
+        self.free.extendleft(reversed(empty))
+        request.table, request.cached = [], 0
 
     def _grant(self, request: Request, tokens: int, drafts: int) -> None:
         """Note the decision; the drafts that did not fit in `tokens` are forgotten."""
@@ -375,10 +486,15 @@ class ReferenceScheduler:
             if request is not None and self.config.depth:
                 request.drafts = 0 if request.prefilling else self._drafts_for(request, proposals)
 
+    @property
+    def drafter_fits(self) -> bool:
+        """Whether the drafter can run in this step without leaving its context."""
+        room = self.config.drafter_max_model_len or self.config.max_model_len
+        return self._step.longest + self.config.depth + (self.config.drafter == "dflash") <= room
+
     def _drafts_for(self, request: Request, proposals: Mapping[int, int]) -> int:
         """How many drafts one decoding request of this step gets."""
-        room = self.config.drafter_max_model_len or self.config.max_model_len
-        if self._step.longest + self.config.depth + (self.config.drafter == "dflash") > room:
+        if not self.drafter_fits:
             return self.config.depth
         if self.config.drafter != "ngram":
             return self._step.next_depth
@@ -397,24 +513,27 @@ class Difference:
 
 
 def config_of(recorded: Mapping[str, Any]) -> ReferenceConfig:
-    """Translate the configuration written by `shared/vllm_cpu/fuzz_record.py`."""
+    """Translate a recorded configuration (tests/referee/draw.py; older ones lack some keys)."""
     spec = recorded["spec"]
     return ReferenceConfig(
         block_size=recorded["block_size"],
         num_blocks=recorded["num_gpu_blocks"],
         max_num_seqs=recorded["max_num_seqs"],
         max_num_batched_tokens=recorded["max_num_batched_tokens"],
-        drafter="draft_model" if spec in ("static", "table") else spec,
+        drafter=recorded.get("drafter", "draft_model") if spec in ("static", "table") else spec,
+        max_model_len=recorded.get("max_model_len", 512),
+        long_prefill_threshold=recorded.get("long_prefill_threshold", 0),
+        prefix_caching=recorded["prefix_caching"],
         depth=recorded.get("k", 0),
         depth_table=tuple((low, high, depth) for low, high, depth in recorded.get("table", [])),
     )
 
 
-def step_seconds(recorded: Mapping[str, Any], tokens: int, next_depth: int) -> float:
-    """The modelled time of one step; only a draft model is charged for drafting."""
+def step_seconds(recorded: Mapping[str, Any], tokens: int, next_depth: int, drafter_ran: bool) -> float:
+    """The modelled time of one step; only a drafter that is a model is charged for drafting."""
     a, b, d0, d1, d2 = recorded["clock"]
-    has_draft_model = recorded["spec"] in ("static", "table")
-    drafting = d0 + d1 * tokens + d2 * max(0, next_depth - 1) if has_draft_model else 0
+    is_model = recorded["spec"] in ("static", "table") and recorded.get("drafter") != "ngram"
+    drafting = d0 + d1 * tokens + d2 * max(0, next_depth - 1) if is_model and drafter_ran else 0
     return float((a + b * tokens + drafting) / 1e3)
 
 
@@ -431,7 +550,9 @@ class _Replay:
 
     def __init__(self, recording: Mapping[str, Any]) -> None:
         self.recording = recording
-        self.arrivals: list[list[Any]] = recording["config"]["requests"]
+        self.config: Mapping[str, Any] = recording["config"]
+        self.arrivals: list[list[Any]] = self.config["requests"]
+        self.aborts = deque((time, request) for request, time in self.config.get("aborts", []))
         self.scheduler = ReferenceScheduler(config_of(recording["config"]))
         self.clock = 0.0
         self.arrived = 0
@@ -444,13 +565,14 @@ class _Replay:
             differences = self._one_step(index, recorded)
             if differences:
                 return differences
-        rounded = [self.times.get(i) for i in range(len(self.arrivals))]
+        rounded = [self.times.get(i, [None, None, 0]) for i in range(len(self.arrivals))]
         return _compare("requests", {"times": (self.recording["requests"], rounded)})
 
     def _one_step(self, index: int, recorded: list[Any]) -> list[Difference]:
         self._arrive()
         step = self.scheduler.schedule()
-        self.clock += step_seconds(self.recording["config"], step.num_tokens, step.next_depth)
+        ran = self.scheduler.drafter_fits
+        self.clock += step_seconds(self.config, step.num_tokens, step.next_depth, ran)
         pairs = {
             "clock": (recorded[0], round(self.clock, 7)),
             "tokens": (recorded[1], step.num_tokens),
@@ -460,19 +582,36 @@ class _Replay:
             "preempted": (sorted(recorded[6]), sorted(step.preempted)),
             "waiting": (recorded[7], step.waiting),
         }
+        if len(recorded) > 8:
+            held = self.scheduler.config.num_blocks - 1 - self.scheduler.free_blocks
+            pairs["held blocks"] = (recorded[8], held)
         differences = _compare(f"step {index}", pairs)
         if not differences:
             self._sample(index, dict(_ordered(recorded[5])))
         return differences
 
     def _arrive(self) -> None:
-        """Jump an idle clock to the next arrival, then add all that has arrived."""
+        """Jump an idle clock to the next arrival, then let clients come and go up to now."""
         if not self.scheduler.requests and self.clock < self.arrivals[self.arrived][0]:
             self.clock = self.arrivals[self.arrived][0]
-        while self.arrived < len(self.arrivals) and self.arrivals[self.arrived][0] <= self.clock:
-            _, prompt, output_len = self.arrivals[self.arrived][:3]
-            self.scheduler.add(self.arrived, prompt, output_len)
+        self._send_due()
+        while self.aborts and self.aborts[0][0] <= self.clock:
+            request = self.aborts.popleft()[1]
+            if request in self.scheduler.requests:
+                self.scheduler.abort(request)
+        self._send_due()
+
+    def _send_due(self) -> None:
+        most = self.config.get("max_concurrency") or len(self.arrivals)
+        while self._next_has_come and len(self.scheduler.requests) < most:
+            _, prompt, output_len, *group = self.arrivals[self.arrived]
+            shared = self.config.get("shared_tokens", 64)
+            self.scheduler.add(self.arrived, prompt, output_len, *group, shared=shared)
             self.arrived += 1
+
+    @property
+    def _next_has_come(self) -> bool:
+        return self.arrived < len(self.arrivals) and self.arrivals[self.arrived][0] <= self.clock
 
     def _sample(self, index: int, new_tokens: dict[int, int]) -> None:
         """Feed the recorded counts and note first-token and finish times."""

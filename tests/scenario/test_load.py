@@ -123,6 +123,17 @@ def test_classes_fall_back_to_the_scenarios_acceptance_and_slo() -> None:
     assert [scenario.slos[name].ttft for name in ("chat", "code")] == [10**9, 2 * 10**9]
 
 
+def test_every_class_has_a_tpot_limit_for_the_engine_also_where_none_is_stated() -> None:
+    classes = "  classes: [{name: chat, share: 0.7}, {name: code, share: 0.3, slo: {tpot: 30ms}}]\n"
+    with_classes = VALID.replace("  num_requests: 500\n", f"  num_requests: 500\n{classes}")
+    own = read(with_classes).scenario.tpot_limits_ns
+    none = read(with_classes.replace(", slo: {tpot: 30ms}", "")).scenario
+    stated = (none.slo.tpot or 0,)
+    assert own == (*stated, 30_000_000)
+    assert none.tpot_limits_ns == stated * 2
+    assert read(VALID).scenario.tpot_limits_ns == stated
+
+
 @pytest.mark.parametrize(("written", "seeds"), [("3", (0, 1, 2)), ("[5, 2]", (5, 2)), ("1", (0,))])
 def test_seeds_are_a_count_or_a_list(written: str, seeds: tuple[int, ...]) -> None:
     assert read(VALID.replace("seeds: [1, 2]", f"seeds: {written}")).scenario.run.seeds == seeds

@@ -104,7 +104,7 @@ def u13() -> Case:
                 loss13("off below 0.9") < 0.1 and rate13("off below 0.9", CLEAN, ONE) < 1.1 * OFF[ONE],
             ),
             Check(
-                "On the clean engine rules that weigh cost are within 3 % of the best fixed choice at both loads.",
+                "On the clean engine rules that weigh cost are within 3 % of the best choice at both loads.",
                 all(rate13(p, CLEAN, ONE) > 0.97 * rate13("static(k=4)", CLEAN, ONE) for p in BY_COST)
                 and all(abs(loss13(p)) < 0.03 for p in BY_COST),
             ),

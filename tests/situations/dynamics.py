@@ -52,9 +52,9 @@ def running(policy: str) -> float:
 
 
 def undrafted_share() -> float:
-    """Share of the schedule's decoding steps that verify no drafts, with both losses."""
+    """Per cent of the schedule's decoding steps that verify no drafts, with both losses."""
     steps = records("u03-threshold", "schedule", f"{OWN_LOSS}, {RUNS}").steps
-    return float((steps["depth"][steps["decodes"] > 0] == 0).mean())
+    return 100 * float((steps["depth"][steps["decodes"] > 0] == 0).mean())
 
 
 def crossing_s(policy: str, graphs: str) -> float:
@@ -118,7 +118,7 @@ def u03() -> Case:
                 all(_key_matters_less_than(0.02, graphs) for graphs in (GRAPHS[0], OWN_LOSS)),
             ),
         ),
-        f"""The depth changes once in {1 / flips:.0f} s: what costs is not the flipping but that {100 * share:.0f} %
+        f"""The depth changes once in {1 / flips:.0f} s: what costs is not the flipping but that {share:.0f} %
         of the steps are at depth 0, and that depth 0 is not free. Answers without drafts take longer, so more
         of them run at once, so the batch stays above the threshold: the schedule keeps itself off at a load
         where depth 2 alone keeps the batch below it. Counting sampling requests only, once proposed as the
@@ -278,7 +278,7 @@ def u11() -> Case:
         ),
         f"""A moving average of accepted drafts steps down where fewer are accepted, whether or not a shorter
         round pays. Here the third draft costs 5 % of a round and gives 8 % more tokens even in the low
-        phases: depth 3 is best throughout, and stepping down loses {100 * (1 - ema[-1] / three[-1]):.0f} %. The
+        phases: depth 3 is best throughout, and stepping down loses {100 - 100 * ema[-1] / best:.0f} %. The
         report's first low phase of depth 3, half as fast as depth 2, cannot be what depth 3 costs: its high
         phases ran rounds half as long, and its own second low phase made {low3:.0f} tok/s, more than
         depth 2's. Without that phase depth 3 is the best fixed depth of the report, too, at {steady3:.0f}

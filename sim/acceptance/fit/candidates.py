@@ -1,7 +1,7 @@
 """Processes that may explain what was seen, simplest first, and how each is fitted.
 
-A candidate is a family of configurations over a few free numbers; all numbers are unbounded logits
-or logarithms, so that every step of a search is a valid process.
+A candidate is a family of configurations over a few free numbers: logits and logarithms, so that
+every step of a search is a valid process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sim.acceptance.config import (
     PerPositionAcceptance,
 )
 from sim.acceptance.fit.evidence import Counted, Request
-from sim.acceptance.fit.sequences import Rows, chains_of, log_likelihood, survival_in_walks_of
+from sim.acceptance.fit.sequences import FINE, Rows, chains_of, log_likelihood, survival_in_walks_of
 
 Floats = NDArray[np.float64]
 Family = Callable[[Floats], AcceptanceConfig]
@@ -119,7 +119,7 @@ def _fading(theta: Floats) -> AcceptanceConfig:
 
 
 # Logits start at middling published drafters (0.67; a fall of 0.95 per position), logarithms where named.
-_RATE, _DECAY = Free(0.7, -6, 6), Free(3.0, 0.5, 9)
+_RATE, _DECAY = Free(0.7, -6, 6), Free(3.0, -2, 9)
 _SIZE = Free(2.0, -3, 9)  # a Beta law's a + b
 _SWITCHING = (Free(1.5, -6, 6), Free(-0.5, -6, 6), Free(-2.5, -7, 4), Free(-2.0, -7, 4))
 _WANDERING = (_RATE, Free(-1.0, -4, 2), Free(-0.5, -4, 2), Free(2.0, -4, 6))
@@ -246,7 +246,7 @@ def levelled(config: AcceptanceConfig, groups: Sequence[Counted]) -> AcceptanceC
 
 def _walked(config: AcceptanceConfig, depth: int) -> Floats:
     if isinstance(config, LatentAcceptance):
-        return survival_in_walks_of(chains_of(config, depth))
+        return survival_in_walks_of(chains_of(config, depth, FINE))
     return expected_survival(config, depth)
 
 

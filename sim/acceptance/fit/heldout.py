@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.acceptance.build import build_process
+from sim.acceptance.build import build_process, expected_survival
 from sim.acceptance.config import AcceptanceConfig
 from sim.acceptance.fit.candidates import survival_at
 from sim.acceptance.fit.evidence import Counted, Request, pooled
@@ -34,13 +34,15 @@ Refit = Callable[[Sequence[Counted], int | None], AcceptanceConfig]
 class Check:
     """One number that was held out, and what the fitted process says it is.
 
-    ``counts``: whether it is among those by which processes are compared.
+    ``counts``: whether it is among those by which processes are compared. ``held_out`` is false where
+    too little was there to hold any out, and the fit has seen the number.
     """
 
     what: str
     observed: float
     predicted: float
     counts: bool = True
+    held_out: bool = True
 
     @property
     def error(self) -> float:
@@ -64,7 +66,7 @@ def check_counts(refit: Refit, groups: Sequence[Counted]) -> list[Check]:
         wholes = [pooled([group for group in groups if _key(group) == key]) for key in keys]
         return [_left_out(refit, wholes, i) for i in range(len(wholes))]
     whole = pooled(groups)
-    return [*_other_windows(refit, groups), *_later_positions(refit, whole)]
+    return [*_other_windows(refit, groups), *_later_positions(refit, whole)] or _fitted(refit, whole)
 
 
 def _key(group: Counted) -> tuple[int, float]:
@@ -96,6 +98,13 @@ def _later_positions(refit: Refit, whole: Counted) -> list[Check]:
         return []
     config = refit([whole], half)
     return [Check(f"tokens/round from positions 1-{half}", whole.tokens_per_round, _tokens(config, whole))]
+
+
+def _fitted(refit: Refit, whole: Counted) -> list[Check]:
+    """Too few numbers to hold one out: the rates as fitted."""
+    survival = expected_survival(refit([whole], None), whole.depth)
+    pairs = enumerate(zip(whole.survival, survival.tolist(), strict=True), start=1)
+    return [Check(f"rate {i}", seen, said, held_out=False) for i, (seen, said) in pairs]
 
 
 # -- requests --------------------------------------------------------------------------------------

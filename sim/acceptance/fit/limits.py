@@ -53,7 +53,7 @@ def not_alpha(evidence: Evidence) -> str | None:
     if not groups:
         return None
     group = groups[-1]
-    rate = (group.tokens_per_round - 1) / group.depth
+    rate = max(0.0, group.tokens_per_round - 1) / group.depth
     return (
         f"accepted / drafted is {rate:.3g} at depth {group.depth}. It is no per-token rate, and "
         "refused as alpha: a rejection ends its round, and the drafts behind it count as drafted."

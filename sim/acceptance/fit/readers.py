@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from sim.acceptance.config import AcceptanceConfig
-from sim.acceptance.fit import engine_logs, reports, tables
+from sim.acceptance.fit import client_files, engine_logs, tables
 from sim.acceptance.fit.evidence import Evidence
 from sim.acceptance.fit.recordings import read_recording
 from sim.acceptance.fit.synthetic import KEYS, config_of
@@ -101,7 +101,7 @@ def _of_json(text: str) -> str | None:
         return None
     if any(key in report for key in KEYS) or _speculative(text) is not None:
         return "vllm-synthetic"
-    for matches, kind in reports.JSON_READERS:
+    for matches, kind in client_files.JSON_READERS:
         if matches(report):
             return kind
     return _of_object(report)
@@ -127,7 +127,7 @@ def _of_lines(text: str) -> str | None:
 
 def _of_object(row: object) -> str | None:
     """For one line of JSON lines."""
-    if reports.payload_of(row) is not None:
+    if client_files.payload_of(row) is not None:
         return "records"
     if not isinstance(row, dict):
         return None
@@ -152,7 +152,7 @@ def _parse(kind: str, file: str, text: str, depth: int | None) -> Evidence:
     if kind == "trace":
         return read_recording(file, depth)
     if kind == "records":
-        return reports.read_records(file, _one_per_line(text), depth)
+        return client_files.read_records(file, _one_per_line(text), depth)
     if kind in ("vllm-bench", "aiperf", "aiperf-server"):
         return _report(kind, file, text, depth)
     read = {"requests": tables.read_requests, "rates": tables.read_rates, "lengths": tables.read_lengths}
@@ -161,9 +161,9 @@ def _parse(kind: str, file: str, text: str, depth: int | None) -> Evidence:
 
 def _report(kind: str, file: str, text: str, depth: int | None) -> Evidence:
     read = {
-        "vllm-bench": reports.read_bench,
-        "aiperf": reports.read_aiperf,
-        "aiperf-server": reports.read_server_metrics,
+        "vllm-bench": client_files.read_bench,
+        "aiperf": client_files.read_aiperf,
+        "aiperf-server": client_files.read_server_metrics,
     }
     try:
         report = json.loads(text)

@@ -19,6 +19,8 @@ from sim.acceptance.fit.heldout import Check
 from sim.acceptance.fit.limits import cannot_tell, not_alpha
 
 _DIGITS = 4
+_MOST = 5
+_MEANS = "tokens/round k="
 _LAST = ("depth_decay", "decay", "confidence", "match")  # what every process takes
 
 
@@ -130,6 +132,10 @@ def _choice(found: Fit) -> Text:
     chosen = found.chosen
     if isnan(chosen.score):
         return Text(f"{chosen.name}: nothing was left to hold out, so its error is unknown")
+    if not all(check.held_out for check in chosen.checks):
+        return Text(
+            f"{chosen.name}: nothing was left to hold out; off by {chosen.score:.1%} on what it was fitted to"
+        )
     if isinstance(chosen.config, TraceAcceptance):
         return Text(f"trace: halves of the recording differ by {chosen.score:.1%}, which no process can beat")
     return Text(
@@ -149,24 +155,39 @@ def _beside(found: Fit) -> list[RenderableType]:
 
 def _table(found: Fit) -> Table:
     """Processes in rows, simplest first; what was held out in columns."""
-    checks = max((each.checks for each in found.tried), key=len)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Held out", title_justify="left")
+    checks = _columns(max((each.checks for each in found.tried), key=len))
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        title_justify="left",
+        caption_justify="left",
+    )
+    held_out = all(check.held_out for check in checks)
+    table.title = "Held out, errors in %" if held_out else "Fitted, not held out, errors in %"
     table.add_column("process", no_wrap=True)
-    table.add_column("free", justify="right")
-    table.add_column("error", justify="right")
-    for check in checks:
-        table.add_column(_short(check.what), justify="right", overflow="fold")
-    table.add_row("observed", "", "", *(f"{check.observed:.3g}" for check in checks), style="dim")
+    for heading in ("free", "error", *(_short(check.what) for check in checks)):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_row("  observed", "", "", *(f"{check.observed:.3g}" for check in checks), style="dim")
     for each in found.tried:
-        chosen = each is found.chosen
-        error = "-" if isnan(each.score) else f"{each.score:.1%}"
-        free = "" if isinstance(each.config, TraceAcceptance) else str(each.parameters)
-        mark = "★ " if chosen else "† " if each.here_only else "  "
-        table.add_row(mark + each.name, free, error, *_cells(each.checks, checks))
+        table.add_row(*_row(each, each is found.chosen), *_cells(each.checks, checks))
     if any(each.here_only for each in found.tried):
         table.caption = "† holds at the counted depth only"
-        table.caption_justify = "left"
     return table
+
+
+def _columns(checks: Sequence[Check]) -> list[Check]:
+    """At most ``_MOST`` depths or contexts, evenly chosen, and everything else."""
+    means = [check for check in checks if check.what.startswith(_MEANS)]
+    step = (len(means) - 1) / (_MOST - 1)
+    shown = means if len(means) <= _MOST else [means[round(i * step)] for i in range(_MOST)]
+    return [check for check in checks if check in shown or check not in means]
+
+
+def _row(each: Fitted, chosen: bool) -> tuple[str, str, str]:
+    mark = "★ " if chosen else "† " if each.here_only else "  "
+    free = "" if isinstance(each.config, TraceAcceptance) else str(each.parameters)
+    return mark + each.name, free, "-" if isnan(each.score) else f"{100 * each.score:.1f}"
 
 
 def _cells(own: Sequence[Check], columns: Sequence[Check]) -> list[str]:
@@ -176,15 +197,18 @@ def _cells(own: Sequence[Check], columns: Sequence[Check]) -> list[str]:
 
 
 def _cell(check: Check | None) -> str:
-    if check is None or isnan(check.predicted):
+    if check is None or isnan(check.predicted) or isnan(check.error):
         return "-"
-    return f"{100 * check.error:+.1f}%" if check.counts else f"{check.predicted:.2g}"
+    return f"{100 * check.error:+.1f}" if check.counts else f"{check.predicted:.2f}"
 
 
 def _short(what: str) -> str:
     return (
-        what.replace("tokens/round k=", "k=")
+        what.replace(_MEANS, "k=")
+        .replace(" at ", "\n")
+        .replace(" tokens", "")
         .replace("tokens/round", "tok/round")
+        .replace("request p", "req. p")
         .replace("deviation over requests", "dev.")
         .replace("lag-1 correlation", "lag 1")
     )

@@ -29,8 +29,10 @@ MOST_REQUESTS = 200
 MOST_POSITIONS = 400
 """A fit looks at this much; more hardly moves it and takes its time."""
 
-_STATES = 9  # of the chain that stands for a Gaussian autoregression
-_NODES = 5  # of the mixture that stands for a Gaussian constant of the request
+COARSE, FINE = (9, 5), (25, 15)
+"""States of the chain that stands for a Gaussian autoregression, and nodes of the mixture that stands
+for a Gaussian constant of the request: for likelihoods, and for tokens per round."""
+
 _RESCALE = 8  # positions between rescalings: no product of as many rates underflows
 
 
@@ -47,7 +49,7 @@ class Rows:
     depth: int
 
 
-def rows_of(requests: Sequence[Request]) -> Rows:
+def tested(requests: Sequence[Request]) -> Rows:
     """Rows of the first ``MOST_POSITIONS`` positions of evenly chosen requests."""
     step = max(1, -(-len(requests) // MOST_REQUESTS))
     rows = sorted((_codes(request) for request in requests[::step]), key=len, reverse=True)
@@ -115,40 +117,42 @@ def survival_in_walks_of(chains: Chains) -> Floats:
     return np.asarray(rounds @ each / rounds.sum())
 
 
-def chains_of(config: MarkovAcceptance | LatentAcceptance, depth: int) -> Chains:
+def chains_of(
+    config: MarkovAcceptance | LatentAcceptance, depth: int, size: tuple[int, int] = COARSE
+) -> Chains:
     """The chains that ``config`` stands for, with ``depth`` drafts in a round."""
     if isinstance(config, LatentAcceptance):
-        return _latent(config, depth)
+        return _latent(config, depth, *size)
     chain = Markov(0, config.good, config.bad, config.leave_good, config.leave_bad)
     share = good_share(config.leave_good, config.leave_bad)
     start = np.array([share, 1 - share])
     return Chains(chain.rates[None, :], np.ones(1), chain.transition, start, config.decays(depth))
 
 
-def _latent(config: LatentAcceptance, depth: int) -> Chains:
-    """A Gaussian autoregression as a chain of ``_STATES`` states (Rouwenhorst's method).
+def _latent(config: LatentAcceptance, depth: int, states: int, nodes: int) -> Chains:
+    """A Gaussian autoregression as a chain of ``states`` states (Rouwenhorst's method).
 
     The method matches mean, variance and autocorrelation exactly at any correlation (Kopecky and
     Suen 2010); its stationary law is binomial.
     """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-    grid = np.linspace(-1, 1, _STATES) * np.sqrt(_STATES - 1)
+    constant, weights = np.polynomial.hermite_e.hermegauss(nodes)
+    grid = np.linspace(-1, 1, states) * np.sqrt(states - 1)
     own, along = np.sqrt(config.request_share), np.sqrt(1 - config.request_share)
-    odds = config.spread * (own * nodes[:, None] + along * grid)
+    odds = config.spread * (own * constant[:, None] + along * grid)
     return Chains(
         rates=expit(centre_for_mean(config.mean, config.spread) + odds),
         weights=weights / weights.sum(),
-        transition=_rouwenhorst(config.correlation),
-        start=binom.pmf(np.arange(_STATES), _STATES - 1, 0.5),
+        transition=_rouwenhorst(config.correlation, states),
+        start=binom.pmf(np.arange(states), states - 1, 0.5),
         by_depth=config.decays(depth),
     )
 
 
-def _rouwenhorst(correlation: float) -> Floats:
+def _rouwenhorst(correlation: float, states: int) -> Floats:
     """Transition matrix of the chain with this lag-1 autocorrelation."""
     stay = (1 + correlation) / 2
     matrix = np.array([[stay, 1 - stay], [1 - stay, stay]])
-    while len(matrix) < _STATES:
+    while len(matrix) < states:
         larger = np.zeros((len(matrix) + 1,) * 2)
         larger[:-1, :-1] += stay * matrix
         larger[:-1, 1:] += (1 - stay) * matrix

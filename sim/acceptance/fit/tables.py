@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from sim.acceptance.fit.client_files import ordered
 from sim.acceptance.fit.engine_logs import counted_rates
 from sim.acceptance.fit.evidence import Counted, Evidence, Request
-from sim.acceptance.fit.reports import ordered
 from sim.errors import InputError
 from sim.workload.problems import Problems
 

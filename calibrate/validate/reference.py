@@ -1,0 +1,148 @@
+"""Calibrate, serve, simulate, compare: the referee that runs on this machine alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import simpy
+
+from calibrate.campaign import time_cell
+from calibrate.cells import Cell as TimedCell
+from calibrate.journal import Journal
+from calibrate.passes.bench import TransformerBench
+from calibrate.profile import Profile
+from calibrate.session import Options, Parts, build_parts, run_campaign, to_profile
+from calibrate.timing.peers import ALONE
+from calibrate.timing.samples import Limits
+from calibrate.validate.compare import Served, Verdict
+from calibrate.validate.measures import metrics_of, step_error
+from calibrate.validate.overhead import Overhead, fit_overhead, with_overhead
+from calibrate.validate.plan import Plan, Size, write_profile
+from calibrate.validate.wiring import Models, serve
+from sim.engine.simulate import build_replica, simulate
+from sim.policies.config import Bounds, PolicyConfig
+from sim.results.run_records import RunRecords
+from sim.run import prepare
+from sim.scenario.model import Cell, Scenario
+
+Say = Callable[[str], None]
+OWN_SEED = 1 << 20
+"""Requests of the runs that the engine's loop is measured on: none that is predicted."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A whole comparison: the verdict, and what a reader needs to weigh it.
+
+    ``anchors_us`` are times of one calibrated round, right after calibration and after each turn of
+    the engine: how far the machine itself moved.
+    """
+
+    verdict: Verdict
+    profile: Profile
+    overhead: Overhead
+    anchors_us: tuple[float, ...]
+    seed: int
+
+    @property
+    def drift(self) -> float:
+        """Largest anchor over the first, or the first over the smallest, less 1."""
+        first = self.anchors_us[0]
+        return max(max(self.anchors_us) / first, first / min(self.anchors_us)) - 1
+
+
+@dataclass(frozen=True)
+class Referee:
+    """One machine with its models, and the scenario that it serves."""
+
+    options: Options
+    parts: Parts
+    plan: Plan
+    size: Size
+    seed: int
+    say: Say
+
+    @property
+    def models(self) -> Models:
+        """The models that were timed."""
+        assert isinstance(self.parts.bench, TransformerBench)
+        return Models(self.parts.bench, next(iter(self.options.drafters)))
+
+    def run(self, profile: Profile) -> Finding:
+        """Compare on a calibrated profile."""
+        overhead = self._overhead()
+        whole = with_overhead(profile, overhead)
+        write_profile(whole, self.plan.profile.parent, self.plan.profile.stem)
+        cells = self.plan.three_loads(self.size, self.seed)
+        anchors, runs = [self._anchor()], []
+        for number in range(self.size.runs):
+            self.say(f"engine: run {number + 1} of {self.size.runs}")
+            runs.append(list(self._turn(cells, anchors)))
+        served = [
+            self._compared(*pair, each)
+            for pair, each in zip(_pairs(cells), zip(*runs, strict=True), strict=True)
+        ]
+        return Finding(Verdict(tuple(served)), whole, overhead, tuple(anchors), self.seed)
+
+    def _turn(self, cells: tuple[Cell, ...], anchors: list[float]) -> Iterator[RunRecords]:
+        """Every load under every policy once; an anchor after each load."""
+        for cell in cells:
+            for policy in cell.scenario.policies:
+                yield self._serve(cell.scenario, policy, self.seed)
+            anchors.append(self._anchor())
+
+    def _serve(self, scenario: Scenario, policy: PolicyConfig, seed: int) -> RunRecords:
+        return serve(prepare(scenario, policy, seed), policy, self.models)
+
+    def _overhead(self) -> Overhead:
+        """The engine's loop, from a short run under every policy (which also warms the engine up)."""
+        self.say("engine: measuring its loop")
+        (cell,) = self.plan.cells({"own": self.plan.full(self.plan.engine["max_num_seqs"])})
+        runs = [self._serve(cell.scenario, policy, OWN_SEED + self.seed) for policy in cell.scenario.policies]
+        return fit_overhead(runs)
+
+    def _compared(self, cell: Cell, policy: PolicyConfig, runs: tuple[RunRecords, ...]) -> Served:
+        setup = prepare(cell.scenario, policy, self.seed)
+        simulated = simulate(setup, policy.build(Bounds(setup.max_depth)))
+        cost = build_replica(simpy.Environment(), setup, policy.build(Bounds(setup.max_depth))).cost
+        return Served(
+            load=cell.settings[0][1],
+            policy=policy.title,
+            simulated=metrics_of(simulated),
+            runs=tuple(metrics_of(run) for run in runs),
+            step_errors=tuple(step_error(run, cost) for run in runs),
+        )
+
+    def _anchor(self) -> float:
+        """Microseconds of the largest anchor round of the calibration."""
+        cell: TimedCell = self.options.grid.anchors[-1]
+        samples = time_cell(self.parts.bench, self.parts.timers[cell.execution], ALONE, cell, Limits())
+        return next(each.median_us for timed, each in samples.items() if timed.pass_ == "round")
+
+
+def _pairs(cells: tuple[Cell, ...]) -> Iterator[tuple[Cell, PolicyConfig]]:
+    for cell in cells:
+        yield from product((cell,), cell.scenario.policies)
+
+
+def calibrated(options: Options, parts: Parts, size: Size, folder: Path, say: Say) -> Profile:
+    """A profile of this machine, by ``leadline calibrate``'s own campaign."""
+    say(f"calibrating, at most {size.calibration_s:g} s")
+    journal = Journal(folder / "cells.jsonl", options.about(parts.device.name, parts.machine))
+    journal.open(False)
+    outcome = run_campaign(options, parts, journal, size.calibration_s, lambda step: None)
+    say(f"calibrated: {len(outcome.finished)} cells ({outcome.stopped}), drift {outcome.drift:.1%}")
+    return to_profile(options, parts, outcome)
+
+
+def referee(
+    options: Options, size: Size, plan_of: Callable[[Path], Plan], seed: int, folder: Path, say: Say
+) -> Finding:
+    """The whole comparison on this machine."""
+    parts = build_parts(options)
+    profile = calibrated(options, parts, size, folder, say)
+    plan = plan_of(write_profile(profile, folder, "calibrated"))
+    return Referee(options, parts, plan, size, seed, say).run(profile)
