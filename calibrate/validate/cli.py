@@ -79,7 +79,8 @@ def _plan(drafter: str, options: Options) -> Any:
 def _options(model: str, drafter: str, device: str, seed: int, size: Size) -> Options:
     """The calibration's options: its first drafter, one CPU thread."""
     from calibrate.presets import PresetError, drafters_of, find_preset
-    from calibrate.session import Options
+    from calibrate.validate.grid import ServedOptions
+    from calibrate.validate.plan import REACH
     from sim.errors import InputError
 
     if device not in ("cpu", "cuda"):
@@ -89,7 +90,7 @@ def _options(model: str, drafter: str, device: str, seed: int, size: Size) -> Op
         drafters = drafters_of(preset, [drafter])
     except PresetError as error:
         raise InputError(str(error)) from None
-    return Options(
+    return ServedOptions(
         name="validated",
         preset=preset,
         drafters=drafters,
@@ -99,6 +100,8 @@ def _options(model: str, drafter: str, device: str, seed: int, size: Size) -> Op
         seed=seed,
         quick=size.quick,
         command=" ".join(["leadline", *sys.argv[1:]]),
+        reach=REACH,
+        execution="cpu" if device == "cpu" else "eager",
     )
 
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.cost.step_cost import StepCost
 from sim.results.metrics import Latencies, measure
 from sim.results.run_records import RunRecords
 from sim.units import NS_PER_MS
 
+Floats = NDArray[np.float64]
 LATENCIES: Final = ("ttft", "tpot", "e2el")
 JUDGED: Final = ("tpot_mean_ms", "e2el_mean_ms", "output_tokens_per_s")
 """The metrics that the rule is applied to."""
@@ -35,7 +37,7 @@ def metrics_of(records: RunRecords) -> dict[str, float]:
     return {name: found[name] for name in COMPARED}
 
 
-def _p95(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+def _p95(values: Floats) -> float:
     known = values[~np.isnan(values)]
     return float(np.percentile(known, 95)) / NS_PER_MS if len(known) else float("nan")
 
@@ -51,31 +53,36 @@ def _whole(records: RunRecords) -> RunRecords:
 class StepError:
     """How far a profile is off on the steps that the engine took, as shares of the time they took.
 
-    ``each`` is the mean over steps of the absolute error; ``total`` that of their sum, then the sums
-    of one kind of work: target passes, sampling, drafter passes, the engine's loop.
+    ``each`` is the mean over steps of the absolute error, ``total`` the error of their sum; then the sums
+    over steps with and without prompts, and over one kind of work: target passes, sampling, and the
+    drafter with the engine's loop (whose share per draft pass is priced with the pass).
     """
 
     each: float
     total: float
+    decodes: float
+    prompts: float
     verify: float
     accept: float
-    draft: float
-    host: float
+    rest: float
 
 
 def step_error(records: RunRecords, cost: StepCost) -> StepError:
     """Price the engine's own steps, one by one."""
-    steps = records.steps
-    rows = [
-        dict(zip(steps, values, strict=True))
-        for values in zip(*(c.tolist() for c in steps.values()), strict=True)
-    ]
-    priced = np.array([_priced(row, cost) for row in rows], dtype=float).reshape(-1, len(WORK))
-    took = np.stack([steps[f"{name}_ns"] for name in WORK], 1).astype(float)
-    step = took.sum(axis=1)
-    sums = [_error(a, b) for a, b in zip(priced.sum(axis=0), took.sum(axis=0), strict=True)]
-    each = float(np.abs(priced.sum(axis=1) / step - 1).mean())
-    return StepError(each, _error(priced.sum(), step.sum()), *sums)
+    columns = [column.tolist() for column in records.steps.values()]
+    rows = [dict(zip(records.steps, values, strict=True)) for values in zip(*columns, strict=True)]
+    priced = np.array([_priced(row, cost) for row in rows], dtype=float)
+    took = np.stack([records.steps[f"{name}_ns"] for name in WORK], 1).astype(float)
+    prompts = records.steps["prefill_tokens"] > 0
+    return StepError(
+        each=float(np.abs(priced.sum(axis=1) / took.sum(axis=1) - 1).mean()),
+        total=_error(priced, took),
+        decodes=_error(priced[~prompts], took[~prompts]),
+        prompts=_error(priced[prompts], took[prompts]),
+        verify=_error(priced[:, 0], took[:, 0]),
+        accept=_error(priced[:, 1], took[:, 1]),
+        rest=_error(priced[:, 2:], took[:, 2:]),
+    )
 
 
 def _priced(row: dict[str, int], cost: StepCost) -> tuple[float, float, float, float]:
@@ -92,5 +99,5 @@ def _priced(row: dict[str, int], cost: StepCost) -> tuple[float, float, float, f
     return verify, cost.accept.ns(tokens, n, logits), draft, cost.host.ns(tokens, n, logits)
 
 
-def _error(priced: float, took: float) -> float:
-    return float(priced / took - 1) if took else 0.0
+def _error(priced: Floats, took: Floats) -> float:
+    return float(priced.sum() / took.sum() - 1) if took.any() else 0.0

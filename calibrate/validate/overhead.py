@@ -17,8 +17,6 @@ from calibrate.profile import Drafter, Profile, Term
 from sim.results.run_records import RunRecords
 
 SOURCE = "the reference engine's loop, least squares over the steps of a run of its own"
-CLIP = 0.95
-"""Steps with the largest 5 % of host times are cut to that quantile: something else interrupted them."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ def fit_overhead(runs: Sequence[RunRecords]) -> Overhead:
         np.concatenate([each["sequences"] for each in steps]),
         np.concatenate([each["draft_passes"] for each in steps]),
     ]
-    found, _ = nnls(np.stack(columns, 1).astype(float), np.minimum(host, np.quantile(host, CLIP)))
+    found, _ = nnls(np.stack(columns, 1).astype(float), host)
     return Overhead(*(float(each) for each in found))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from calibrate.profile import Profile, save_profile
+from calibrate.validate.grid import Reach
 from sim.engine.simulate import simulate
 from sim.policies.config import Bounds
 from sim.results.metrics import measure
@@ -23,7 +24,7 @@ LOW, MIDDLE = 0.25, 0.6
 class Size:
     """How much is served: requests at low, middle and full load, and how often.
 
-    ``calibration_s`` bounds the campaign; ``quick`` takes a third of its cells.
+    ``calibration_s`` bounds the campaign; when ``quick``, every cell is measured once and none again.
     """
 
     low: int
@@ -58,6 +59,7 @@ LENGTHS: Final = {
     "input": {"type": "uniform", "min": 24, "max": 96},
     "output": {"type": "uniform", "min": 12, "max": 48},
 }
+REACH: Final = Reach(sequences=16, depth=4, tokens=128, longest=144)
 ACCEPTANCE: Final = {"process": "beta", "mean": 0.7, "concentration": 8, "confidence": {"auc": 0.85}}
 
 

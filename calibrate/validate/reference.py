@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -64,6 +65,7 @@ class Referee:
     size: Size
     seed: int
     say: Say
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def models(self) -> Models:
@@ -75,8 +77,9 @@ class Referee:
         """Compare on a calibrated profile."""
         overhead = self._overhead()
         whole = with_overhead(profile, overhead)
-        write_profile(whole, self.plan.profile.parent, self.plan.profile.stem)
-        cells = self.plan.three_loads(self.size, self.seed)
+        # Another file: the simulator reads each profile once.
+        plan = replace(self.plan, profile=write_profile(whole, self.plan.profile.parent, "served"))
+        cells = plan.three_loads(self.size, self.seed)
         anchors, runs = [self._anchor()], []
         for number in range(self.size.runs):
             self.say(f"engine: run {number + 1} of {self.size.runs}")
@@ -119,7 +122,7 @@ class Referee:
     def _anchor(self) -> float:
         """Microseconds of the largest anchor round of the calibration."""
         cell: TimedCell = self.options.grid.anchors[-1]
-        samples = time_cell(self.parts.bench, self.parts.timers[cell.execution], ALONE, cell, Limits())
+        samples = time_cell(self.parts.bench, self.parts.timers[cell.execution], ALONE, cell, self.limits)
         return next(each.median_us for timed, each in samples.items() if timed.pass_ == "round")
 
 
@@ -133,7 +136,9 @@ def calibrated(options: Options, parts: Parts, size: Size, folder: Path, say: Sa
     say(f"calibrating, at most {size.calibration_s:g} s")
     journal = Journal(folder / "cells.jsonl", options.about(parts.device.name, parts.machine))
     journal.open(False)
-    outcome = run_campaign(options, parts, journal, size.calibration_s, lambda step: None)
+    # Where passes are timed by CPU time, other load may make a campaign longer, but not smaller.
+    now = time.process_time if options.device == "cpu" else time.monotonic
+    outcome = run_campaign(options, parts, journal, size.calibration_s, lambda step: None, now)
     say(f"calibrated: {len(outcome.finished)} cells ({outcome.stopped}), drift {outcome.drift:.1%}")
     return to_profile(options, parts, outcome)
 

@@ -41,8 +41,12 @@ def _steps(finding: Finding) -> Iterator[str]:
     """What the cost tables are off on the engine's own steps, and how far the machine moved."""
     errors = [error for cell in finding.verdict.cells for error in cell.step_errors]
     means = {name: sum(asdict(e)[name] for e in errors) / len(errors) for name in asdict(errors[0])}
-    parts = ", ".join(f"{name} {means[name]:+.1%}" for name in ("verify", "accept", "draft", "host"))
-    yield f"steps: {means['each']:.1%} off each, {means['total']:+.1%} in sum ({parts})"
+    yield f"steps: {means['each']:.1%} off each, {means['total']:+.1%} in sum"
+    kinds = f"decodes {means['decodes']:+.1%}, with prompts {means['prompts']:+.1%}"
+    work = (
+        f"verify {means['verify']:+.1%}, accept {means['accept']:+.1%}, drafter and loop {means['rest']:+.1%}"
+    )
+    yield f"of these: {kinds}; {work}"
     step, sequence, draft = (ns / 1e3 for ns in asdict(finding.overhead).values())
     yield f"engine loop: {step:.0f} us a step, {sequence:.0f} us a sequence, {draft:.0f} us a draft pass"
     yield f"machine: anchors moved by up to {finding.drift:.1%}"

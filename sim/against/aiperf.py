@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from sim.against.fields import Fields
 from sim.against.measured import Load, Run, completed, spread, statistics
+from sim.units import NS_PER_S
 
 HINT = "give profile_export_aiperf.json of aiperf profile --streaming"
 SUMMARY: Final = "profile_export_aiperf.json"
@@ -121,9 +122,9 @@ def read_records(place: str, rows: Sequence[Mapping[str, Any]], stated: Load | N
     good = [r for r in records if r.data.get("error") is None and _is_profiling(r)]
     if not good:
         raise records[0].wrong("error", "and its like leave no answered request")
-    good.sort(key=lambda r: r.inside("metadata").number("request_start_ns"))
+    good.sort(key=lambda r: r.inside("metadata").nanoseconds("request_start_ns"))
     load = stated or _beside(place, records[0])
-    start = [r.inside("metadata").number("request_start_ns") / 1e9 for r in good]
+    start = [r.inside("metadata").nanoseconds("request_start_ns") for r in good]
     prompt, output = (
         [round(_value(r, f"{side}_sequence_length")) for r in good] for side in ("input", "output")
     )
@@ -135,7 +136,7 @@ def read_records(place: str, rows: Sequence[Mapping[str, Any]], stated: Load | N
         tuple(output),
         completed(_of_records(good, prompt, output)),
         lengths_recorded=True,
-        sent_s=tuple(s - start[0] for s in start) if load.rate_per_s else (),
+        sent_s=tuple((s - start[0]) / NS_PER_S for s in start) if load.rate_per_s else (),
         notes=(f"{len(rows) - len(good)} failed or warm-up records left out",)
         if len(rows) > len(good)
         else (),
@@ -165,9 +166,10 @@ def _of_records(records: Sequence[Fields], prompt: Sequence[int], output: Sequen
         values = [value for record in records for value in _in_ms(record.inside("metrics").inside(tag))]
         found |= statistics(kind, values)
     begin, end = (
-        [r.inside("metadata").number(key) for r in records] for key in ("request_start_ns", "request_end_ns")
+        [r.inside("metadata").nanoseconds(key) for r in records]
+        for key in ("request_start_ns", "request_end_ns")
     )
-    seconds = (max(end) - min(begin)) / 1e9
+    seconds = (max(end) - min(begin)) / NS_PER_S
     return {
         **found,
         **_accepted(records),

@@ -11,8 +11,8 @@ import numpy as np
 
 from sim.acceptance.build import build_process
 from sim.against.adjust import UNCHANGED, Adjustment, shifted
-from sim.against.measured import Run
-from sim.against.observed import observed
+from sim.against.measured import ACCEPTED, Run
+from sim.against.observed import Observed, observe
 from sim.against.workload import requests_of, stand_in
 from sim.engine.simulate import Setup, simulate
 from sim.errors import InputError
@@ -20,7 +20,7 @@ from sim.policies.config import Bounds, PolicyConfig
 from sim.policies.custom import CustomConfig
 from sim.run import NO_DRAFTS, prepare
 from sim.scenario.load import load_scenario
-from sim.scenario.model import Scenario
+from sim.scenario.model import Scenario, speculates
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Bench:
 
     def drafts(self, number: int) -> bool:
         """Whether run ``number`` speculates."""
-        return self.policies[number].policy != "off"
+        return speculates(self.policies[number])
 
     @property
     def stated_error(self) -> float | None:
@@ -68,12 +68,12 @@ class Bench:
         drawn = self.drafts(number) or self.own_workload or (run.load.rate_per_s and not run.sent_s)
         return self.seeds if drawn else self.seeds[:1]
 
-    def _once(self, number: int, adjustment: Adjustment, seed: int) -> dict[str, float]:
+    def _once(self, number: int, adjustment: Adjustment, seed: int) -> Observed:
         prepared = self._prepared(number, adjustment.acceptance, seed)
         requests = self._requests(number, seed)
         setup = adjustment.applied(replace(prepared, requests=requests, keep_steps=False))
         policy = _own(self.policies[number], self.scenario.folder)
-        return observed(simulate(setup, policy.build(Bounds(setup.max_depth))))
+        return observe(simulate(setup, policy.build(Bounds(setup.max_depth))))
 
     def _prepared(self, number: int, shift: float, seed: int) -> Setup:
         setup = prepare(self.scenario, self.policies[number], seed)
@@ -98,13 +98,17 @@ def _own(policy: PolicyConfig, folder: Path) -> PolicyConfig:
     return policy
 
 
-def _over_seeds(found: Sequence[Mapping[str, float]]) -> Simulated:
-    names = [name for name in found[0] if all(name in each for each in found)]
-    values = {name: np.array([each[name] for each in found]) for name in names}
-    return Simulated(
-        {name: float(each.mean()) for name, each in values.items()},
-        {name: float(each.std(ddof=1)) if len(each) > 1 else 0.0 for name, each in values.items()},
-    )
+def _over_seeds(found: Sequence[Observed]) -> Simulated:
+    """Means; a deviation is that between seeds, or between requests where it is known and larger."""
+    names = [name for name in found[0].metrics if all(name in each.metrics for each in found)]
+    values = {name: np.array([each.metrics[name] for each in found]) for name in names}
+    deviation = {name: float(each.std(ddof=1)) if len(each) > 1 else 0.0 for name, each in values.items()}
+    mean = {name: float(each.mean()) for name, each in values.items()}
+    luck = float(np.mean([each.luck for each in found]))
+    for name in ACCEPTED:
+        if name in mean:
+            deviation[name] = max(deviation[name], luck * mean[name])
+    return Simulated(mean, deviation)
 
 
 # -- making one ------------------------------------------------------------------------------------
@@ -137,8 +141,9 @@ def policy_of(scenario: Scenario, run: Run, label: str | None) -> PolicyConfig:
         fits = [policy for policy in scenario.policies if _has_depth(policy, run.depth)]
         if fits:
             return fits[0]
-    if len(scenario.policies) == 1 and (run.depth is None or run.depth > 0):
-        return scenario.policies[0]
+    only = scenario.policies[0] if len(scenario.policies) == 1 else None
+    if only is not None and (run.depth is None or (run.depth > 0 and speculates(only))):
+        return only
     known = ", ".join(scenario.labels)
     says = "does not say its depth" if run.depth is None else f"was measured at depth {run.depth}"
     raise InputError(

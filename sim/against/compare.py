@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from sim.against.bench import Bench, Simulated
-from sim.against.measured import COMPARED
+from sim.against.measured import ACCEPTED, COMPARED
 
 LEAST: Final = {"acceptance_length": 0.02, "tokens_per_chunk": 0.02, "prompt_tokens_mean": 0.01}
 _LEAST_TIME: Final = 0.03
@@ -86,10 +86,6 @@ def step_error(bench: Bench, number: int, simulated: Simulated) -> float | None:
     measured = step_ms(bench, number, bench.runs[number].metrics)
     found = step_ms(bench, number, simulated.mean)
     return log(measured / found) if measured and found else None
-
-
-ACCEPTED: Final = ("acceptance_length", "tokens_per_chunk")
-"""What tells of acceptance, the better first."""
 
 
 def acceptance_error(bench: Bench, number: int, simulated: Simulated) -> float | None:

@@ -38,6 +38,13 @@ class Fields:
             raise self.wrong(key, f"is {value!r}, not a number from 0 up")
         return float(value)
 
+    def nanoseconds(self, key: str) -> int:
+        """A time in whole nanoseconds, which a float would round by hundreds."""
+        value = self.data.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise self.wrong(key, f"is {value!r}, not whole nanoseconds")
+        return value
+
     def inside(self, key: str) -> Fields:
         """The object under a key, an empty one if it is absent or null."""
         value = self.data.get(key)

@@ -35,11 +35,17 @@ _ALIKE: Final = 0.95
 
 @dataclass(frozen=True)
 class Parameter:
-    """One fitted number: its value, the standard error, and its unit in words."""
+    """One fitted number: its value and its standard error, in its own unit."""
 
     name: str
     value: float
     error: float
+
+    @property
+    def needed(self) -> bool:
+        """Whether it differs from no change by more than two standard errors."""
+        unchanged = 1.0 if self.name in ("verify", "draft") else 0.0
+        return abs(self.value - unchanged) > 2 * self.error
 
 
 @dataclass(frozen=True)
@@ -74,14 +80,9 @@ def fit(bench: Bench, names: Sequence[str] | None = None) -> Fit:
     chosen = _of_use(bench, fitted, names)
     lowest = -bench.scenario.engine.step_overhead / NS_PER_MS
     found = solve(bench, chosen, lambda a: _residuals(bench, fitted, a), least_overhead_ms=lowest)
-    return Fit(
-        bench,
-        found.adjustment,
-        _parameters(bench, chosen, found),
-        fitted,
-        held_out,
-        _notes(bench, chosen, found, held_out, names),
-    )
+    parameters = _parameters(bench, chosen, found)
+    notes = _notes(bench, parameters, found, held_out, names)
+    return Fit(bench, found.adjustment, parameters, fitted, held_out, notes)
 
 
 def split(bench: Bench) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -146,16 +147,24 @@ def _parameters(bench: Bench, names: Sequence[str], found: Solution) -> tuple[Pa
 
 
 def _notes(
-    bench: Bench, chosen: Sequence[str], found: Solution, held_out: Sequence[int], names: Sequence[str] | None
+    bench: Bench,
+    parameters: Sequence[Parameter],
+    found: Solution,
+    held_out: Sequence[int],
+    names: Sequence[str] | None,
 ) -> tuple[str, ...]:
     notes = []
     if found.correlation > _ALIKE:
         notes.append(
             f"{found.alike[0]} and {found.alike[1]} cannot be told apart on these runs (correlation "
-            f"{found.correlation:.2f}); trust their sum, not each"
+            f"{found.correlation:.2f}); trust what they give together, not each"
         )
+    idle = [each.name for each in parameters if not each.needed]
+    if idle:
+        notes.append(f"no different from no change: {', '.join(idle)}; leave out with --adjust")
     if not held_out:
         notes.append("one load, so nothing is held out: the errors are those of the fit itself")
-    if names is None and "draft" not in chosen and any(map(bench.drafts, range(len(bench.runs)))):
+    tried = {each.name for each in parameters}
+    if names is None and "draft" not in tried and any(map(bench.drafts, range(len(bench.runs)))):
         notes.append("runs of one depth cannot tell the drafter's passes from the target's: draft is left")
     return tuple(notes)

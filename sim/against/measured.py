@@ -41,6 +41,10 @@ COMPARED: Final = (
 """Everything that measured and simulated runs are compared in, in the order of tables."""
 
 
+ACCEPTED: Final = ("acceptance_length", "tokens_per_chunk")
+"""What tells of acceptance, the better first."""
+
+
 def label_of(metric: str) -> str:
     """The metric's name in tables."""
     return OWN[metric] if metric in OWN else METRICS[metric].label

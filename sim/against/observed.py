@@ -7,6 +7,8 @@ here, and latencies count from the sending.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,27 @@ from sim.results.run_records import RunRecords
 from sim.units import NS_PER_MS, NS_PER_S
 
 Floats = NDArray[np.float64]
+
+
+class Observed(NamedTuple):
+    """Metrics of one run, and the relative standard deviation that luck gives its acceptance length."""
+
+    metrics: dict[str, float]
+    luck: float
+
+
+def observe(records: RunRecords) -> Observed:
+    """What the run shows a client, and how much of its acceptance is luck."""
+    return Observed(observed(records), _luck(records))
+
+
+def _luck(records: RunRecords) -> float:
+    """Of 1 + sum accepted / sum rounds, from how requests differ (the delta method for a ratio)."""
+    rounds, accepted = (records.requests[name].astype(np.float64) for name in ("rounds", "accepted"))
+    if not rounds.sum():
+        return 0.0
+    ratio = accepted.sum() / rounds.sum()
+    return float(np.sqrt(((accepted - ratio * rounds) ** 2).sum()) / rounds.sum() / (1 + ratio))
 
 
 def observed(records: RunRecords) -> dict[str, float]:

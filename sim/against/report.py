@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -29,7 +30,8 @@ _UNITS = {
 def comparison(bench: Bench, every_metric: bool) -> Iterator[RenderableType]:
     """One table per run: measured, simulated with its standard deviation, error."""
     for number, run in enumerate(bench.runs):
-        table = _table(f"{run.label} · {bench.policies[number].title} · {run.place} ({run.format})")
+        name = f"{Path(run.place).name} ({run.format})"
+        table = _table(f"{run.label} · {bench.policies[number].title} · {name}")
         for heading in ("metric", "measured", "simulated", "error"):
             table.add_column(heading, justify="left" if heading == "metric" else "right")
         for line in lines(bench, number):
@@ -90,7 +92,8 @@ def fitted(fit: Fit) -> Iterator[RenderableType]:
 
 
 def _value(parameter: Parameter) -> str:
-    return f"{parameter.value:+.3f} ± {parameter.error:.3f} {_UNITS[parameter.name]}"
+    sign = "" if _UNITS[parameter.name].startswith("x ") else "+"
+    return f"{parameter.value:{sign}.3f} ± {parameter.error:.3f} {_UNITS[parameter.name]}"
 
 
 def _errors(fit: Fit) -> Table:
@@ -123,8 +126,18 @@ def _worth(fit: Fit) -> str:
     if isnan(before):
         return "The held-out runs have no TPOT to check."
     if after < before:
-        return f"On runs that it has not seen, TPOT is off by {after:.1%} instead of {before:.1%}."
+        text = f"On runs that it has not seen, TPOT is off by {after:.1%} instead of {before:.1%}"
+        return f"{text}; worse became {', '.join(worse)}." if (worse := _worse(fit)) else f"{text}."
     return f"It does not hold on runs that it has not seen (TPOT {before:.1%} → {after:.1%}): do not use it."
+
+
+def _worse(fit: Fit) -> list[str]:
+    """Metrics whose error on held-out runs grew by more than a percentage point."""
+    return [
+        label_of(metric)
+        for metric in CHECKED
+        if fit.error(metric, fit.held_out, True) > fit.error(metric, fit.held_out, False) + 0.01
+    ]
 
 
 def _table(title: str) -> Table:

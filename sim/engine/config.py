@@ -44,6 +44,9 @@ class Behaviour(Config):
         description="at a fixed depth, admissions with one token to compute carry as many empty drafts"
     )
     prefix_caching: bool = Field(description="KV blocks are found again by the tokens they hold")
+    drop_last_hit: bool = Field(
+        description="drafters that read hidden states have the last cached block computed anew"
+    )
     capture_sizes: tuple[int, ...] = Field(description="captured graph sizes in tokens; none: exact size")
 
 
@@ -60,6 +63,7 @@ PRESETS: Final[dict[PresetName, Behaviour]] = {
         dummy_drafts=False,
         pad_new_decodes=False,
         prefix_caching=False,
+        drop_last_hit=False,
         capture_sizes=(),
     ),
     "vllm_v1": Behaviour(
@@ -73,7 +77,9 @@ PRESETS: Final[dict[PresetName, Behaviour]] = {
         null_block=True,
         dummy_drafts=True,
         pad_new_decodes=True,
-        prefix_caching=False,  # vLLM's default is on; off here, so that results do not hang on preempted prefixes
+        # On in vLLM. Off here, since it changes runs without shared prefixes, too: what was preempted hits.
+        prefix_caching=False,
+        drop_last_hit=True,
         capture_sizes=VLLM_CAPTURE_SIZES,
     ),
 }
@@ -112,6 +118,7 @@ class EngineConfig(Config):
     dummy_drafts: bool | None = None
     pad_new_decodes: bool | None = None
     prefix_caching: bool | None = None
+    drop_last_hit: bool | None = None
     capture_sizes: tuple[int, ...] | None = None
 
     @property

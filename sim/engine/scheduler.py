@@ -66,7 +66,7 @@ class Scheduler:
         self.max_model_len = config.max_model_len
         self.chunk_limit = config.long_prefill_token_threshold
         self.block_size = config.block_size
-        self.reaches_limit = longest + lookahead + max_depth >= config.max_model_len
+        self.reaches_limit = longest + lookahead + 2 * max_depth >= config.max_model_len
         self.pool, self.arena, self.draw = pool, arena, draw
         self.cache = pool if isinstance(pool, PrefixCache) else None
         self.lookahead, self.slots, self.state_blocks = lookahead, slots, state_blocks

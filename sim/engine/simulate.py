@@ -21,6 +21,7 @@ from sim.errors import InputError
 from sim.engine.prefix_cache import PrefixCache
 from sim.policies.base import Policy, Tree
 from sim.policies.static import Static
+from sim.policies.tree import TreeDrafts
 from sim.results.run_records import RunRecords
 from sim.workload.requests import Requests
 
@@ -78,7 +79,7 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         lookahead=_lookahead(drafter, depth) if behaviour.lookahead else 0,
         slots=_slots(drafter, depth) if behaviour.draft_slots else 0,
         state_blocks=state,
-        padding=min(policy.k, depth) if behaviour.pad_new_decodes and isinstance(policy, Static) else 0,
+        padding=_fixed_depth(policy, depth) if behaviour.pad_new_decodes else 0,
     )
     _check_fits(setup, scheduler, depth)
     widest = max(depth + 1, tree.width if tree else 1)
@@ -113,7 +114,15 @@ def _pool(setup: Setup, drafter: Drafter | None, state: int) -> BlockPool:
             f"prefix_caching is on, and {setup.profile.name} keeps a recurrent state per sequence, whose "
             "caching is not modelled; set prefix_caching: false"
         )
-    return PrefixCache(blocks, setup.engine.block_size, drop_last=_reads_target(drafter))
+    drop_last = setup.engine.behaviour.drop_last_hit and _reads_target(drafter)
+    return PrefixCache(blocks, setup.engine.block_size, drop_last)
+
+
+def _fixed_depth(policy: Policy, most: int) -> int:
+    """Drafts of every sequence in every step; 0 if the policy varies them (vLLM's dynamic depth)."""
+    if isinstance(policy, Static):
+        return min(policy.k, most)
+    return min(policy.nodes, most) if isinstance(policy, TreeDrafts) else 0
 
 
 def _reads_target(drafter: Drafter | None) -> bool:
@@ -183,6 +192,11 @@ def _check_fits(setup: Setup, scheduler: Scheduler, depth: int) -> None:
         raise InputError(
             f"max_num_batched_tokens {scheduler.budget} leaves no token beside the drafter's "
             f"{scheduler.slots} slots per sequence; raise it"
+        )
+    if scheduler.cache is not None and scheduler.padding >= scheduler.budget - scheduler.slots:
+        raise InputError(
+            f"max_num_batched_tokens {scheduler.budget} is less than a padded decode takes: vLLM would let a "
+            "request with one uncached token wait for ever; raise it, or set pad_new_decodes: false"
         )
     if not len(r):
         return

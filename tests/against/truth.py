@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sim.against.adjust import UNCHANGED, Adjustment
 from sim.against.bench import Bench, make_bench
+from sim.against.measured import Run
 from sim.against.readers import read_files
 from sim.engine.simulate import simulate
 from sim.policies.config import Bounds
@@ -30,7 +31,6 @@ engine: {max_num_seqs: 64, max_num_batched_tokens: 256}
 policies: [off, {policy: static, k: 3}]
 """
 HIDDEN_SEED = 71
-Write = Callable[[RunRecords, int], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Hidden:
     """What the measured system has that the scenario has not."""
 
     adjustment: Adjustment = UNCHANGED
-    settings: Mapping[str, Any] = ()  # type: ignore[assignment]
+    settings: Mapping[str, Any] = field(default_factory=dict)
     extra_ttft_ms: float = 0.0
 
 
@@ -48,12 +48,12 @@ def scenario_file(folder: Path) -> Path:
     return path
 
 
-def served(path: Path, clients: int, policy: str, hidden: Hidden, requests: int = 64) -> RunRecords:
+def served(path: Path, clients: int, policy: str, hidden: Hidden, requests: int = 32) -> RunRecords:
     """One run of the hidden system in a closed loop."""
     settings = {
         "workload.arrival.max_concurrency": clients,
         "workload.num_requests": requests,
-        **dict(hidden.settings),
+        **hidden.settings,
     }
     scenario = load_scenario(path, settings)
     chosen = next(each for each in scenario.policies if each.title == policy)
@@ -79,5 +79,6 @@ def bench_of(path: Path, files: Sequence[Path], policy: str | None = "static(k=3
     return make_bench(path, read_files(files), {}, policy, **more)
 
 
-def with_depths(bench_runs: Sequence[Any], depths: Sequence[int]) -> tuple[Any, ...]:
-    return tuple(replace(run, depth=depth) for run, depth in zip(bench_runs, depths, strict=True))
+def at_depths(runs: Sequence[Run], depths: Sequence[int]) -> tuple[Run, ...]:
+    """The runs with depths that their files do not say, as those of plain decoding do not."""
+    return tuple(replace(run, depth=depth) for run, depth in zip(runs, depths, strict=True))

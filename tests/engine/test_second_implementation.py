@@ -1,12 +1,12 @@
 """The vectorised engine against the plain reference of vLLM's scheduler, on random systems.
 
 Both get the same arrivals, lengths, luck and step costs; every step must agree. This covers what
-the recordings do not hold: preemption, tight budgets, chunk limits, tables with gaps.
+the recordings do not hold: other drafters, small blocks, every limit tight at once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -20,7 +20,7 @@ from sim.policies.off import Off
 from sim.policies.per_batch_size import PerBatchSizeConfig
 from sim.policies.static import Static
 from tests.engine.modelled import RecordedAcceptance, linear_profile, requests
-from tests.reference.vllm_scheduler import ReferenceConfig, ReferenceScheduler
+from tests.reference.vllm_scheduler import ReferenceConfig, ReferenceScheduler, Step
 
 LIMIT = 256
 CLOCK_MS = (20.0, 0.5, 2.0, 0.05, 1.5)
@@ -35,6 +35,13 @@ class System:
     prompts: tuple[int, ...]
     outputs: tuple[int, ...]
     runs: tuple[tuple[int, ...], ...]
+    groups: tuple[int, ...]
+    shared: int
+
+
+def lengths(n: int) -> st.SearchStrategy[list[int]]:
+    """Output lengths of ``n`` requests; some reach the context limit."""
+    return st.lists(st.sampled_from([1, 2, 7, 20, 45, 90, LIMIT]), min_size=n, max_size=n)
 
 
 @st.composite
@@ -49,24 +56,30 @@ def systems(draw: st.DrawFn) -> System:
         a, b = draw(st.integers(1, 3)), draw(st.integers(0, 2))
         table = ((1, a, depth), (a + 1 + b, a + 3 + b, depth // 2), (a + 4 + b, 99, 0))
     full = -(-(LIMIT + 8) // block_size) + 1
+    caching = draw(st.booleans())
+    least = 16 if caching else depth + 2  # a padded decode that never fits is never admitted
     config = ReferenceConfig(
         block_size=block_size,
         num_blocks=full + draw(st.sampled_from([0, 2, 6, 1000])),
         max_num_seqs=seqs,
-        max_num_batched_tokens=max(seqs * 2, depth + 2, draw(st.sampled_from([4, 9, 16, 64, 2048]))),
+        max_num_batched_tokens=max(seqs * 2, least, draw(st.sampled_from([4, 9, 16, 64, 2048]))),
         max_model_len=LIMIT,
         drafter=drafter,
         depth=depth,
         depth_table=table,
-        long_prefill_threshold=draw(st.sampled_from([0, 0, 5, 40])),
+        long_prefill_threshold=draw(st.sampled_from([0, 0, 9, 40])),
+        prefix_caching=caching,
     )
     n = draw(st.integers(1, 14))
-    prompts = draw(st.lists(st.integers(2, 150), min_size=n, max_size=n))
-    outputs = draw(st.lists(st.integers(1, 90), min_size=n, max_size=n))
+    prompts = draw(st.lists(st.sampled_from([1, 2, 16, 33, 65, 97, 150, 200]), min_size=n, max_size=n))
+    outputs = [min(o, LIMIT - p) for o, p in zip(draw(lengths(n)), prompts, strict=True)]
+    groups = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
     gaps = draw(st.lists(st.sampled_from([0, 1, 7, 40, 300, 2000]), min_size=n, max_size=n))
     luck = np.random.Generator(np.random.Philox(draw(st.integers(0, 10**6))))
     runs = tuple(tuple(luck.integers(0, 8, size=o).tolist()) for o in outputs)
-    return System(config, tuple(np.cumsum(gaps).tolist()), tuple(prompts), tuple(outputs), runs)
+    arrivals = tuple(np.cumsum(gaps).tolist())
+    shared = draw(st.sampled_from([0, 10, 64, 130]))
+    return System(config, arrivals, tuple(prompts), tuple(outputs), runs, tuple(groups), shared)
 
 
 @dataclass
@@ -91,16 +104,20 @@ class ReferenceRun:
             if not self.scheduler.requests:
                 self.now_us = max(self.now_us, arrivals[arrived])
             while arrived < len(arrivals) and arrivals[arrived] <= self.now_us:
-                self.scheduler.add(arrived, self.system.prompts[arrived], self.system.outputs[arrived])
+                self._add(arrived)
                 arrived += 1
             self._step()
         return self
+
+    def _add(self, request: int) -> None:
+        s = self.system
+        self.scheduler.add(request, s.prompts[request], s.outputs[request], s.groups[request], s.shared)
 
     def _step(self) -> None:
         step = self.scheduler.schedule()
         a, b, d0, d1, d2 = (round(1000 * ms) for ms in CLOCK_MS)
         self.now_us += a + b * step.num_tokens
-        if self.system.config.depth:
+        if self.system.config.depth and self.scheduler.drafter_fits:
             self.now_us += d0 + d1 * step.num_tokens + d2 * max(0, step.next_depth - 1)
         self.steps.append(
             (
@@ -114,16 +131,17 @@ class ReferenceRun:
             )
         )
         found = dict.fromkeys(step.scheduled, LIMIT)  # a look-up that always finds enough
-        for request in self.scheduler.update(self._sampled(step.scheduled, step.drafts), found):
+        for request in self.scheduler.update(self._sampled(step), found):
             self.finish_us[request] = self.now_us
         self.scheduler.check_integrity()
 
-    def _sampled(self, scheduled: dict[int, int], drafts: dict[int, int]) -> dict[int, int]:
+    def _sampled(self, step: Step) -> dict[int, int]:
         sampled = {}
-        for request in scheduled:
+        for request in step.scheduled:
             state = self.scheduler.requests[request]
             if not state.prefilling:
-                sampled[request] = min(self.system.runs[request][state.produced], drafts.get(request, 0)) + 1
+                run = 0 if request in step.empty else self.system.runs[request][state.produced]
+                sampled[request] = min(run, step.drafts.get(request, 0)) + 1
                 self.first_us.setdefault(request, self.now_us)
         return sampled
 
@@ -142,8 +160,10 @@ def setup_of(system: System) -> Setup:
     a, b, d0, d1, d2 = CLOCK_MS
     kind = {"dflash": "parallel", "off": "draft_model"}.get(config.drafter, config.drafter)
     profile = linear_profile(a, b, draft=(d0, d1, d2), kind=kind)
+    plain = requests(np.array(system.arrivals_ms) / 1e3, system.prompts, system.outputs)
+    shared = np.full(len(plain), system.shared)
     return Setup(
-        requests=requests(np.array(system.arrivals_ms) / 1e3, system.prompts, system.outputs),
+        requests=replace(plain, prefix_group=np.array(system.groups), prefix_tokens=shared),
         profile=profile,
         drafter=profile.drafters["d"],
         engine=EngineConfig(
@@ -154,6 +174,7 @@ def setup_of(system: System) -> Setup:
             block_size=config.block_size,
             kv_blocks=config.num_blocks,
             long_prefill_token_threshold=config.long_prefill_threshold,
+            prefix_caching=config.prefix_caching,
             capture_sizes=(),
         ),
         processes=(RecordedAcceptance(system.runs),),

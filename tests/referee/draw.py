@@ -58,7 +58,12 @@ def _speculation(r: random.Random) -> Config:
     spec = r.choice(["off", "static", "static", "static", "table", "table"])
     if spec == "off":
         return {"spec": "off"}
-    k, alpha, x, y = r.choice([1, 2, 3, 5, 7]), r.choice([0.5, 0.7, 0.85]), r.choice([1, 2, 4]), r.choice([6, 12])
+    k, alpha, x, y = (
+        r.choice([1, 2, 3, 5, 7]),
+        r.choice([0.5, 0.7, 0.85]),
+        r.choice([1, 2, 4]),
+        r.choice([6, 12]),
+    )
     config: Config = {
         "spec": spec,
         "drafter": r.choice(DRAFTERS),
@@ -76,7 +81,11 @@ def _speculation(r: random.Random) -> Config:
 
 def _requests(r: random.Random, config: Config) -> Config:
     """Requests that the engine accepts: every prompt leaves room for a token."""
-    count, rate, shared = r.choice([8, 12, 20] if config["max_num_seqs"] < 4 else [12, 20, 30]), r.choice([1.0, 3.0, 6.0, 12.0, 50.0]), r.choice([0, 20, 64, 100])
+    count, rate, shared = (
+        r.choice([8, 12, 20] if config["max_num_seqs"] < 4 else [12, 20, 30]),
+        r.choice([1.0, 3.0, 6.0, 12.0, 50.0]),
+        r.choice([0, 20, 64, 100]),
+    )
     prompts, outputs = r.sample(PROMPTS, 2), r.choice(OUTPUTS)
     groups, now, rows = r.choice([1, 2, 4]), 0.0, []
     closed = r.random() < 0.25

@@ -14,7 +14,6 @@ Times are seconds, exact to the tenth of a microsecond.
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
 import random
@@ -38,14 +37,6 @@ ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
 }
-MODULES = (
-    "vllm.entrypoints.llm",
-    "vllm.v1.engine.llm_engine",
-    "vllm.model_executor.models.llama",
-    "vllm.model_executor.models.llama_eagle",
-    "vllm.model_executor.models.medusa",
-    "vllm.v1.spec_decode.ngram_proposer",
-)
 TINY: Config = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -86,8 +77,9 @@ MODELS: dict[str, Config] = {
 def import_vllm() -> None:
     """Import what every recording needs, so that forked ones start at once."""
     os.environ.update(ENVIRONMENT)
-    for module in MODULES:
-        importlib.import_module(module)
+    import vllm.entrypoints.llm
+    import vllm.v1.engine.llm_engine  # noqa: F401
+
     gc.freeze()
     gc.collect = lambda generation=2: 0  # vLLM collects seven times a start: half of a short recording
 
@@ -195,9 +187,7 @@ class _Run:
 
     def run(self) -> Config:
         """All requests to their end."""
-        arrivals = deque(
-            (round(row[0] * 1e9), i) for i, row in enumerate(self.config["requests"])
-        )
+        arrivals = deque((round(row[0] * 1e9), i) for i, row in enumerate(self.config["requests"]))
         aborts = deque((round(t * 1e9), i) for i, t in self.config.get("aborts", []))
         most = self.config.get("max_concurrency") or len(arrivals)
         idle = 0

@@ -25,6 +25,7 @@ from sim.policies.static import Static
 from sim.results.run_records import RunRecords
 from sim.workload.requests import Requests
 from tests.engine.modelled import RecordedAcceptance, linear_profile
+from tests.referee.rules import RULES
 
 Recording = dict[str, Any]
 
@@ -138,7 +139,9 @@ def setup_of(recording: Recording) -> Setup:
     a, b, d0, d1, d2 = config["clock"]
     drafter = drafter_of(config)
     free = drafter in ("ngram", "off")
-    profile = linear_profile(a, b, draft=(0.0, 0.0, 0.0) if free else (d0, d1, d2), kind=KINDS.get(drafter, "ngram"))
+    profile = linear_profile(
+        a, b, draft=(0.0, 0.0, 0.0) if free else (d0, d1, d2), kind=KINDS.get(drafter, "ngram")
+    )
     return Setup(
         requests=requests_of(config),
         profile=profile,
@@ -159,9 +162,15 @@ def setup_of(recording: Recording) -> Setup:
     )
 
 
-def first_difference(recording: Recording) -> Difference | None:
-    """Run leadline on the recording's configuration; where the two part, if they do."""
-    run = simulate(setup_of(recording), policy_of(recording))
+def first_difference(recording: Recording, without: str | None = None) -> Difference | None:
+    """Run leadline on the recording's configuration; where the two part, if they do.
+
+    ``without`` names a rule to take away first (``rules``), for the sake of the difference.
+    """
+    setup = setup_of(recording)
+    if without is not None:
+        setup = RULES[without](setup)
+    run = simulate(setup, policy_of(recording))
     return _in_steps(recording, run) or _in_requests(recording, run)
 
 
@@ -183,7 +192,9 @@ def _row(step: list[Any]) -> tuple[int | None, ...]:
 
 
 def _in_requests(recording: Recording, run: RunRecords) -> Difference | None:
-    ours = zip(*(run.requests[name].tolist() for name in ("request", "first_token_ns", "finish_ns")), strict=True)
+    ours = zip(
+        *(run.requests[name].tolist() for name in ("request", "first_token_ns", "finish_ns")), strict=True
+    )
     done = {row[0]: row[1:] for row in ours}
     for number, (first, finish, _) in enumerate(recording["requests"]):
         if finish is None:

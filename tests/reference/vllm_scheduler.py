@@ -96,6 +96,7 @@ class Request:
     produced: int = 0
     computed: int = 0
     drafts: int = 0
+    dummy: bool = False
     table: list[Block] = field(default_factory=list)
     cached: int = 0
     prefilling: bool = False
@@ -149,10 +150,14 @@ class Budget:
 
 @dataclass
 class Step:
-    """What one call of `schedule` decided, in scheduling order."""
+    """What one call of `schedule` decided, in scheduling order.
+
+    `empty` has the requests whose drafts are no drafter's, so that no target would accept them.
+    """
 
     scheduled: dict[int, int] = field(default_factory=dict)
     drafts: dict[int, int] = field(default_factory=dict)
+    empty: set[int] = field(default_factory=set)
     preempted: list[int] = field(default_factory=list)
     next_depth: int = 0
     waiting: int = 0
@@ -302,7 +307,7 @@ class ReferenceScheduler:
     def _preempt(self, victim: Request) -> None:
         """Send back to the head of the queue, without KV or drafts (`_preempt_request`)."""
         self._release(victim)
-        victim.computed = victim.drafts = 0
+        victim.computed, victim.drafts, victim.dummy = 0, 0, False
         self.waiting.appendleft(victim)
         self._step.preempted.append(victim.request_id)
 
@@ -323,7 +328,7 @@ class ReferenceScheduler:
                 return
             if not self._allocate(request, tokens, self._headroom, hits):
                 return
-            request.computed = computed
+            request.computed, request.dummy = computed, padding > 0
             self.running.append(self.waiting.popleft())
             self._grant(request, tokens, padding)
 
@@ -392,7 +397,9 @@ class ReferenceScheduler:
         missing = max(-(-slots // self.config.block_size) - request.blocks - len(hits), 0)
         return missing + sum(not block.holders for block in hits)
 
-    def _allocate(self, request: Request, tokens: int, headroom: int = 0, hits: list[Block] | None = None) -> bool:
+    def _allocate(
+        self, request: Request, tokens: int, headroom: int = 0, hits: list[Block] | None = None
+    ) -> bool:
         """Take the blocks for these tokens and the lookahead, or nothing (`allocate_slots`)."""
         hits = hits or []
         computed = request.computed + len(hits) * self.config.block_size
@@ -449,7 +456,9 @@ class ReferenceScheduler:
         self._step.scheduled[request.request_id] = tokens
         if drafts > 0:
             self._step.drafts[request.request_id] = drafts
-        request.drafts = 0
+            if request.dummy:
+                self._step.empty.add(request.request_id)
+        request.drafts, request.dummy = 0, False
 
     def _close_step(self) -> Step:
         """Count scheduled tokens as computed at once, and look up the next depth."""
@@ -485,6 +494,7 @@ class ReferenceScheduler:
             request = self.requests.get(request_id)
             if request is not None and self.config.depth:
                 request.drafts = 0 if request.prefilling else self._drafts_for(request, proposals)
+                request.dummy = request.drafts > 0 and not self.drafter_fits
 
     @property
     def drafter_fits(self) -> bool:
@@ -591,7 +601,7 @@ class _Replay:
         return differences
 
     def _arrive(self) -> None:
-        """Jump an idle clock to the next arrival, then let clients come and go up to now."""
+        """Jump an idle clock to the next arrival, then let clients come and go, until one is there."""
         if not self.scheduler.requests and self.clock < self.arrivals[self.arrived][0]:
             self.clock = self.arrivals[self.arrived][0]
         self._send_due()
@@ -600,6 +610,8 @@ class _Replay:
             if request in self.scheduler.requests:
                 self.scheduler.abort(request)
         self._send_due()
+        if not self.scheduler.requests:
+            self._arrive()
 
     def _send_due(self) -> None:
         most = self.config.get("max_concurrency") or len(self.arrivals)

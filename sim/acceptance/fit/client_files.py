@@ -5,7 +5,7 @@
 - AIPerf (docs/tutorials/spec-decode-metrics.md): the summary has one pooled histogram of accepted
   drafts, its records one per request where the engine reports them, and
   ``server_metrics_export.json`` the engine's counters (their ``stats.total``: read in others'
-  code, not in AIPerf's). GenAI-Perf, its predecessor, has none of them.
+  code, not in AIPerf's). GenAI-Perf, its predecessor, is not read.
 - vLLM with ``--per-request-spec-decode-metrics`` (docs/features/speculative_decoding/
   acceptance_metrics.md): a histogram in every response, each round in order with ``detailed``.
 """
