@@ -80,7 +80,7 @@ def _shift(
 
 
 def _accepted(bench: Bench, number: int, adjustment: Adjustment) -> float:
-    error = acceptance_error(bench, number, bench.simulated(number, adjustment))
+    error = acceptance_error(bench, number, bench.sketched(number, adjustment))
     assert error is not None
     return error
 

@@ -122,7 +122,7 @@ def _residuals(bench: Bench, numbers: Sequence[int], adjustment: Adjustment) -> 
     """Step times and tokens per round, each in units of what never means anything."""
     found = []
     for n in numbers:
-        simulated = bench.simulated(n, adjustment)
+        simulated = bench.sketched(n, adjustment)
         stepped, accepted = step_error(bench, n, simulated), acceptance_error(bench, n, simulated)
         if stepped is not None:
             found.append(stepped / least("tpot_mean_ms"))

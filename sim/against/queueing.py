@@ -58,7 +58,7 @@ def _explains_waits(bench: Bench, numbers: Sequence[int], limited: Adjustment) -
 
 
 def _wait_error(bench: Bench, number: int, adjustment: Adjustment) -> float:
-    simulated = bench.simulated(number, adjustment).mean[_TTFT]
+    simulated = bench.sketched(number, adjustment).mean[_TTFT]
     return abs(log(bench.runs[number].metrics[_TTFT] / simulated))
 
 

@@ -62,7 +62,7 @@ def steps(bench: Bench, tolerance: Mapping[str, float], corrected: Adjustment) -
     allowed = np.array([_allowed(bench, n, tolerance) for n in runs])
 
     def left(adjustment: Adjustment) -> Floats:
-        errors = [step_error(bench, n, bench.simulated(n, adjustment)) for n in runs]
+        errors = [step_error(bench, n, bench.sketched(n, adjustment)) for n in runs]
         return np.asarray(np.array(errors, dtype=np.float64) / allowed)
 
     evidence = tuple(_step_line(bench, n, corrected) for n in runs)

@@ -1,7 +1,7 @@
 """From the configuration of a workload and a seed to the requests of one run.
 
 Every draw has a stream of its own (``arrivals``, ``classes``, ``lengths.input``,
-``lengths.output``, ``arrivals.jitter``), so changing one part of the workload leaves the draws
+``lengths.output``, ``prefix.groups``, ``arrivals.jitter``), so changing one part of the workload leaves the draws
 of the others alone.
 """
 
@@ -45,6 +45,7 @@ def _drawn(config: WorkloadConfig, seed: int, locate: Locate) -> Requests:
     arrival_ns = arrival_times_ns(config.arrival, seed, locate, config.num_requests, config.end_ns)
     class_id = _class_ids(config.classes, seed, len(arrival_ns))
     prompt_tokens, output_tokens = _lengths(config, seed, class_id, locate)
+    prefix_group, prefix_tokens = _prefixes(config, seed, class_id)
     return Requests(
         arrival_ns=arrival_ns,
         prompt_tokens=prompt_tokens,
@@ -52,6 +53,8 @@ def _drawn(config: WorkloadConfig, seed: int, locate: Locate) -> Requests:
         class_id=class_id,
         classes=_names(config.classes),
         max_concurrency=config.arrival.max_concurrency,
+        prefix_group=prefix_group,
+        prefix_tokens=prefix_tokens,
     )
 
 
@@ -78,6 +81,27 @@ def _lengths(config: WorkloadConfig, seed: int, class_id: Int64, locate: Locate)
         here = class_id == number
         prompt_tokens[here], output_tokens[here] = lengths_at(lengths, u_input[here], u_output[here], locate)
     return prompt_tokens, output_tokens
+
+
+def _prefixes(config: WorkloadConfig, seed: int, class_id: Int64) -> tuple[Int64 | None, Int64 | None]:
+    """Prefix group and tokens of every request, if prompts share any.
+
+    Classes without a prefix of their own share the workload's groups; those of a class are its own.
+    """
+    own = [kind.prefix for kind in config.classes]
+    if config.prefix is None and not any(own):
+        return None, None
+    draws = uniforms(seed, "prefix.groups", 0, len(class_id))
+    group, tokens = np.full(len(class_id), -1, dtype=np.int64), np.zeros(len(class_id), dtype=np.int64)
+    first = config.prefix.groups if config.prefix is not None else 0
+    for number, prefix in enumerate(own or [None]):
+        chosen, start = (config.prefix, 0) if prefix is None else (prefix, first)
+        first += prefix.groups if prefix is not None else 0
+        if chosen is not None:
+            here = class_id == number
+            group[here] = start + np.floor(draws[here] * chosen.groups).astype(np.int64)
+            tokens[here] = chosen.tokens
+    return group, tokens
 
 
 def _replayed(config: WorkloadConfig, arrival: TraceArrival, seed: int, locate: Locate) -> Requests:
@@ -142,4 +166,6 @@ def _picked(requests: Requests, order: Int64, arrival_ns: Int64) -> Requests:
         prompt_tokens=requests.prompt_tokens[order],
         output_tokens=requests.output_tokens[order],
         class_id=requests.class_id[order],
+        prefix_group=None if requests.prefix_group is None else requests.prefix_group[order],
+        prefix_tokens=None if requests.prefix_tokens is None else requests.prefix_tokens[order],
     )

@@ -33,8 +33,19 @@ Share = Annotated[
 ]
 
 
+class SharedPrefix(Config):
+    """Prompts that start alike: each belongs to one of ``groups``, equally likely.
+
+    Prompts of a group have their first ``tokens`` in common (a system prompt, a document); a shorter
+    prompt is nothing but the start of them. Lengths include them.
+    """
+
+    tokens: PositiveInt
+    groups: PositiveInt = 1
+
+
 class RequestClass(Config):
-    """A kind of request: its share of the traffic and, if they differ, its lengths.
+    """A kind of request: its share of the traffic and, if they differ, its lengths and prefix.
 
     A scenario subclasses this with what else a class may differ in (acceptance, SLO).
     """
@@ -42,6 +53,7 @@ class RequestClass(Config):
     name: str = Field(min_length=1)
     share: Share
     lengths: Lengths | None = None
+    prefix: SharedPrefix | None = None
 
 
 class WorkloadConfig(Config):
@@ -53,6 +65,7 @@ class WorkloadConfig(Config):
 
     arrival: Arrival
     lengths: Lengths | None = None
+    prefix: SharedPrefix | None = None
     num_requests: PositiveInt | None = None
     duration: DurationNs | None = Field(default=None, gt=0)
     classes: tuple[RequestClass, ...] = ()
@@ -88,6 +101,13 @@ class WorkloadConfig(Config):
         if self.lengths is None and (bare or not self.classes):
             whose = f" (classes {', '.join(bare)} have none)" if bare else ""
             raise ValueError(f"lengths is missing{whose}; for example lengths: {{input: 1024, output: 256}}")
+        return self
+
+    @model_validator(mode="after")
+    def _prefix_from_one_place(self) -> Self:
+        given = self.prefix is not None or any(kind.prefix is not None for kind in self.classes)
+        if given and isinstance(self.arrival, TraceArrival):
+            raise ValueError("a trace brings its own prefix groups, if any; remove prefix")
         return self
 
     @model_validator(mode="after")

@@ -27,6 +27,8 @@ class Row(NamedTuple):
     prompt_tokens: int
     output_tokens: int
     class_id: int = 0
+    prefix_group: int = -1
+    prefix_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -159,9 +161,8 @@ def leadline(path: Path, problems: Problems) -> Recording:
     ids = {name: i for i, name in enumerate(classes)}
 
     def parse(row: dict[str, Any]) -> Row:
-        return Row(
-            *(whole_ns(row, keys[0]), whole(row[keys[1]], keys[1]), whole(row[keys[2]], keys[2])), _class(row)
-        )
+        times_and_lengths = whole_ns(row, keys[0]), whole(row[keys[1]], keys[1]), whole(row[keys[2]], keys[2])
+        return Row(*times_and_lengths, _class(row), *_prefix(row))
 
     def _class(row: dict[str, Any]) -> int:
         name = row.get("class", classes[0])
@@ -171,6 +172,17 @@ def leadline(path: Path, problems: Problems) -> Recording:
 
     rows = _parsed(_json_rows(path, problems, keys, first=2), parse, problems)
     return Recording(rows, tuple(classes), concurrency, from_zero=True)
+
+
+def _prefix(row: dict[str, Any]) -> tuple[int, int]:
+    """Prefix group and shared tokens of a row; both or none."""
+    keys = ("prefix_group", "prefix_tokens")
+    if not any(key in row for key in keys):
+        return -1, 0
+    missing = [key for key in keys if key not in row]
+    if missing:
+        raise ValueError(f"lacks {missing[0]}; prefix_group and prefix_tokens come together")
+    return whole(row[keys[0]], keys[0]), whole(row[keys[1]], keys[1])
 
 
 def whole_ns(row: dict[str, Any], key: str) -> int:

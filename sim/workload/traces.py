@@ -56,6 +56,7 @@ def _kept(rows: Iterator[Row], drop_failed: bool) -> Iterator[Row]:
 def _requests(recording: Recording, rows: Int64) -> Requests:
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     arrival_ns = rows[:, 0] if recording.from_zero else rows[:, 0] - rows[0, 0]
+    shares = bool(np.any(rows[:, 4] >= 0))
     return Requests(
         arrival_ns=arrival_ns.copy(),
         prompt_tokens=rows[:, 1].copy(),
@@ -63,6 +64,8 @@ def _requests(recording: Recording, rows: Int64) -> Requests:
         class_id=rows[:, 3].copy(),
         classes=recording.classes,
         max_concurrency=recording.max_concurrency,
+        prefix_group=rows[:, 4].copy() if shares else None,
+        prefix_tokens=rows[:, 5].copy() if shares else None,
     )
 
 
@@ -88,8 +91,18 @@ def _exported(requests: Requests) -> Iterator[str]:
     yield json.dumps(header) + "\n"
     names = [json.dumps(name) for name in requests.classes]
     columns = (requests.arrival_ns, requests.prompt_tokens, requests.output_tokens, requests.class_id)
-    for arrival, prompt, output, kind in zip(*(column.tolist() for column in columns), strict=True):
+    for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        arrival, prompt, output, kind = row
+        prefix = _prefix(requests, number)
         yield (
             f'{{"arrival_ns": {arrival}, "prompt_tokens": {prompt}, '
-            f'"output_tokens": {output}, "class": {names[kind]}}}\n'
+            f'"output_tokens": {output}, "class": {names[kind]}{prefix}}}\n'
         )
+
+
+def _prefix(requests: Requests, number: int) -> str:
+    """The fields of a request whose prompt starts like others."""
+    if requests.prefix_group is None or requests.prefix_tokens is None or requests.prefix_group[number] < 0:
+        return ""
+    group, tokens = int(requests.prefix_group[number]), int(requests.prefix_tokens[number])
+    return f', "prefix_group": {group}, "prefix_tokens": {tokens}'

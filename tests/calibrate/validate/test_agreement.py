@@ -135,6 +135,12 @@ def test_the_first_draft_pass_may_cover_kept_tokens_alone(models: Models) -> Non
         assert_alike(*run_both(setup, CHOSEN[1], models))
 
 
+def test_a_head_in_place_of_the_draft_model_changes_no_step(models: Models) -> None:
+    """With forced luck its nonsense does not matter, and its passes take their states along."""
+    setup = random_setup(0, DEPTH, draft_uniformly=False)
+    assert_alike(*run_both(setup, CHOSEN[5], Models(models.bench, "eagle")))
+
+
 def assert_alike(simulated: RunRecords, served: RunRecords) -> None:
     for name, values in simulated.steps.items():
         if name not in MODELLED:
