@@ -6,7 +6,7 @@ full-attention layers. Full blocks are cached once they are scheduled, so a requ
 in the same step already hits them; a block nobody holds stays cached until it is the one unused for
 longest when no empty block is left, tail blocks of a request before its head. Identical blocks are
 not merged. Tokens are told apart by what they are known to share: prompts of one prefix group have
-equal first tokens, everything else differs.
+equal first tokens, equal prompts have equal answers under greedy sampling, everything else differs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from sim.engine.batch import CACHED, COMPUTED, GRANTED, HELD, REQUEST, TOKENS, R
 from sim.engine.kv import BlockPool
 from sim.errors import SimulationError
 
-Key = tuple[int, int]
-"""Whose tokens a block holds (a prefix group from 0, or -1 - request), and the how manieth it is."""
+Key = tuple[int, int, int]
+"""Whose tokens a block holds, and the how manieth it is.
+
+The first is a prefix group from 0, or -1 - request; the second the prompt's tokens where the block
+ends in the answer to a prompt that is all the group's, else 0.
+"""
 
 
 class PrefixCache(BlockPool):
@@ -28,12 +32,15 @@ class PrefixCache(BlockPool):
 
     Only blocks with content have a name here; blank and half-full ones are counts. A sequence's
     first ``CACHED`` blocks have names, in order. ``drop_last``: the last block found is computed
-    anew, as for drafters that read the target's hidden states.
+    anew, as for drafters that read the target's hidden states. ``greedy``: equal prompts have equal
+    answers.
     """
 
-    def __init__(self, capacity: int, block_size: int, drop_last: bool = False) -> None:
+    def __init__(
+        self, capacity: int, block_size: int, drop_last: bool = False, greedy: bool = False
+    ) -> None:
         super().__init__(capacity)
-        self.block_size, self.drop_last = block_size, drop_last
+        self.block_size, self.drop_last, self.greedy = block_size, drop_last, greedy
         self.found: dict[Key, OrderedDict[int, None]] = {}
         self.keys: dict[int, Key] = {}
         self.references: dict[int, int] = {}
@@ -72,8 +79,11 @@ class PrefixCache(BlockPool):
         self.hit_tokens += len(hits) * self.block_size
 
     def _key(self, sequence: Sequence, place: int) -> Key:
-        shared = (place + 1) * self.block_size <= sequence.prefix_tokens
-        return (sequence.prefix_group if shared else -1 - sequence.request), place
+        if (place + 1) * self.block_size <= sequence.prefix_tokens:
+            return sequence.prefix_group, 0, place
+        if self.greedy and sequence.prompt_tokens == sequence.prefix_tokens:
+            return sequence.prefix_group, sequence.prompt_tokens, place
+        return -1 - sequence.request, 0, place
 
     # -- while it runs -----------------------------------------------------------------------
 

@@ -115,7 +115,8 @@ def _pool(setup: Setup, drafter: Drafter | None, state: int) -> BlockPool:
             "caching is not modelled; set prefix_caching: false"
         )
     drop_last = setup.engine.behaviour.drop_last_hit and _reads_target(drafter)
-    return PrefixCache(blocks, setup.engine.block_size, drop_last)
+    greedy = setup.engine.sampling == "greedy"
+    return PrefixCache(blocks, setup.engine.block_size, drop_last, greedy)
 
 
 def _fixed_depth(policy: Policy, most: int) -> int:

@@ -21,12 +21,15 @@ PACKAGES = {
     "sim/policies": "how deep to speculate",
     "sim/engine": "what the serving engine does around the policy",
     "sim/results": "records, metrics, comparison, tables, files",
-    "calibrate": "where step costs come from; never imports `sim`",
+    "calibrate": "where step costs come from",
     "calibrate/passes": "the passes that are timed: real transformer forward passes, in torch",
     "calibrate/timing": "timers for CUDA and CPU, when to stop, what machine it was",
     "calibrate/fit": "from timed cells to the terms of a profile, with their errors",
     "calibrate/importers": "profiles from the tables and logs of other tools",
     "calibrate/compose": "profiles added up from published kernel measurements",
+    "calibrate/recording": "acceptance recorded from a small pair of models, trained here",
+    "calibrate/reference": "a serving engine of our own that really runs, as a referee",
+    "calibrate/validate": "the engine beside the simulator; the one package that imports `sim`",
 }
 
 

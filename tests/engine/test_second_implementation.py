@@ -69,6 +69,7 @@ def systems(draw: st.DrawFn) -> System:
         depth_table=table,
         long_prefill_threshold=draw(st.sampled_from([0, 0, 9, 40])),
         prefix_caching=caching,
+        greedy=draw(st.booleans()),
     )
     n = draw(st.integers(1, 14))
     prompts = draw(st.lists(st.sampled_from([1, 2, 16, 33, 65, 97, 150, 200]), min_size=n, max_size=n))
@@ -175,6 +176,7 @@ def setup_of(system: System) -> Setup:
             kv_blocks=config.num_blocks,
             long_prefill_token_threshold=config.long_prefill_threshold,
             prefix_caching=config.prefix_caching,
+            sampling="greedy" if config.greedy else "T=1",
             capture_sizes=(),
         ),
         processes=(RecordedAcceptance(system.runs),),

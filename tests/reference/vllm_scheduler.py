@@ -42,6 +42,7 @@ class ReferenceConfig:
     whole_sequence_must_fit: bool = True
     watermark: float = 0.0
     prefix_caching: bool = False
+    greedy: bool = False
 
     @property
     def draft_slots(self) -> int:
@@ -102,6 +103,7 @@ class Request:
     prefilling: bool = False
     group: int | None = None
     shared: int = 0
+    answered_alike: bool = False
 
     @property
     def blocks(self) -> int:
@@ -112,6 +114,8 @@ class Request:
         """Name of one token: its prefix group's, or its own."""
         if self.group is not None and position < min(self.shared, self.prompt):
             return ("group", self.group, position)
+        if self.group is not None and self.answered_alike and self.prompt <= self.shared:
+            return (f"answer to {self.group}", self.prompt, position)
         return ("own", self.request_id, position)
 
     @property
@@ -195,7 +199,8 @@ class ReferenceScheduler:
         self, request_id: int, prompt: int, output_len: int, group: int | None = None, shared: int = 0
     ) -> None:
         """Put a new request at the tail of the waiting queue."""
-        request = Request(request_id, prompt, output_len, group=group, shared=shared)
+        alike = self.config.greedy
+        request = Request(request_id, prompt, output_len, group=group, shared=shared, answered_alike=alike)
         self.requests[request_id] = request
         self.waiting.append(request)
 
@@ -534,6 +539,7 @@ def config_of(recorded: Mapping[str, Any]) -> ReferenceConfig:
         max_model_len=recorded.get("max_model_len", 512),
         long_prefill_threshold=recorded.get("long_prefill_threshold", 0),
         prefix_caching=recorded["prefix_caching"],
+        greedy=spec == "off",  # synthetic acceptance changes the answer
         depth=recorded.get("k", 0),
         depth_table=tuple((low, high, depth) for low, high, depth in recorded.get("table", [])),
     )
