@@ -16,6 +16,7 @@ PACKAGES = {
     "sim/scenario": "one YAML file in, a frozen `Scenario` or every mistake out",
     "sim/workload": "which requests arrive, when, how long they are",
     "sim/acceptance": "which drafts survive, fixed before any policy acts",
+    "sim/against": "the simulator against a user's own measurement, and fitted to it",
     "sim/acceptance/fit": "from logs, counters and traces to an acceptance process, with its held-out error",
     "sim/cost": "what a step costs, moves and computes",
     "sim/policies": "how deep to speculate",

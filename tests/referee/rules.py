@@ -27,5 +27,6 @@ RULES: Final[dict[str, Change]] = {
     "draft_past_end": _without(draft_past_end=False),
     "prefix_caching": _without(prefix_caching=False),
     "drop_last_hit": _without(drop_last_hit=False),
+    "equal_answers": lambda setup: replace(setup, engine=setup.engine.model_copy(update={"sampling": None})),
 }
 """Name of a rule, and the same setup without it."""
