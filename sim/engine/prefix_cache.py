@@ -36,9 +36,7 @@ class PrefixCache(BlockPool):
     answers.
     """
 
-    def __init__(
-        self, capacity: int, block_size: int, drop_last: bool = False, greedy: bool = False
-    ) -> None:
+    def __init__(self, capacity: int, block_size: int, drop_last: bool = False, greedy: bool = False) -> None:
         super().__init__(capacity)
         self.block_size, self.drop_last, self.greedy = block_size, drop_last, greedy
         self.found: dict[Key, OrderedDict[int, None]] = {}
@@ -136,7 +134,7 @@ class PrefixCache(BlockPool):
 
     def check_batch(self, batch: RunningBatch) -> None:
         """Raise ``SimulationError`` unless references, names and free blocks agree with the batch."""
-        held = {block: 0 for block in self.keys}
+        held = dict.fromkeys(self.keys, 0)
         for request, named in self.named.items():
             for place, block in enumerate(named):
                 held[block] += 1

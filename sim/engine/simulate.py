@@ -15,10 +15,10 @@ from sim.engine.client import Client
 from sim.engine.config import EngineConfig
 from sim.engine.holes import Holes
 from sim.engine.kv import BlockPool, blocks_in, blocks_in_memory, state_blocks
+from sim.engine.prefix_cache import PrefixCache
 from sim.engine.replica import Replica
 from sim.engine.scheduler import Scheduler
 from sim.errors import InputError
-from sim.engine.prefix_cache import PrefixCache
 from sim.policies.base import Policy, Tree
 from sim.policies.static import Static
 from sim.policies.tree import TreeDrafts

@@ -1,8 +1,8 @@
 """From the configuration of a workload and a seed to the requests of one run.
 
 Every draw has a stream of its own (``arrivals``, ``classes``, ``lengths.input``,
-``lengths.output``, ``prefix.groups``, ``arrivals.jitter``), so changing one part of the workload leaves the draws
-of the others alone.
+``lengths.output``, ``prefix.groups``, ``arrivals.jitter``), so changing one part of the workload
+leaves the draws of the others alone.
 """
 
 from __future__ import annotations

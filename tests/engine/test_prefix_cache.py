@@ -92,7 +92,7 @@ def test_what_was_preempted_finds_its_own_blocks() -> None:
     setup = replace(setup, requests=long, processes=(RecordedAcceptance([[0] * 60] * 3),))
     plain = replace(setup, engine=setup.engine.model_copy(update={"prefix_caching": False}))
     cached, anew = simulate(setup, Off()), simulate(plain, Off())
-    assert cached.requests["preemptions"].sum() > 0 and anew.requests["preemptions"].sum() > 0
+    assert all(run.requests["preemptions"].sum() > 0 for run in (cached, anew))
     assert cached.steps["tokens"].sum() < anew.steps["tokens"].sum()
 
 
@@ -130,7 +130,7 @@ def test_blank_blocks_are_taken_before_cached_ones() -> None:
 @settings(max_examples=60, deadline=None)
 @given(systems(), st.integers(0, 10))
 def test_blocks_balance_in_every_step(system: System, aborts: int) -> None:
-    """Names, references, idle and free blocks agree after every step, aborts included; all is free at the end."""
+    """Names, references, idle and free blocks agree after every step, aborts included; all ends free."""
     setup = setup_of(system)
     n = len(setup.requests)
     gone = np.where(np.arange(n) < aborts, setup.requests.arrival_ns + 60_000_000 * np.arange(n), -1)
@@ -151,7 +151,7 @@ def test_blocks_balance_in_every_step(system: System, aborts: int) -> None:
         env.process(process)
     env.run(until=client.finished)
     pool = replica.scheduler.pool
-    assert pool.free == pool.capacity and pool.shared == 0
+    assert (pool.free, pool.shared) == (pool.capacity, 0)
     answered = replica.journal.requests.to_arrays()["request"].tolist()
     assert set(range(aborts, n)) <= set(answered) <= set(range(n))
     assert len(answered) == len(set(answered))

@@ -1,12 +1,12 @@
 """``python -m tests.referee``: the real vLLM against leadline's engine, on a modelled clock.
 
-    draw SEED                       print a configuration
-    record FOLDER FIRST LAST        run vLLM on the configurations FIRST to LAST - 1 (needs vLLM)
-    replay FILE...                  run leadline on recordings; where it first differs
-    rules FILE...                   in how many recordings each rule of vLLM makes a difference
-    shrink FILE OUT [RULE]          the smallest configuration on which the two still differ (needs
-                                    vLLM); with RULE, leadline lacks that rule on purpose
-    pack FOLDER FILE...             recordings as small files for the tests
+draw SEED                       print a configuration
+record FOLDER FIRST LAST        run vLLM on the configurations FIRST to LAST - 1 (needs vLLM)
+replay FILE...                  run leadline on recordings; where it first differs
+rules FILE...                   in how many recordings each rule of vLLM makes a difference
+shrink FILE OUT [RULE]          the smallest configuration on which the two still differ (needs
+                                vLLM); with RULE, leadline lacks that rule on purpose
+pack FOLDER FILE...             recordings as small files for the tests
 """
 
 from __future__ import annotations

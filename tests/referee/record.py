@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.referee import synthetic
+
 Config = dict[str, Any]
 
 ENVIRONMENT = {
@@ -87,9 +89,13 @@ def import_vllm() -> None:
 def record(config: Config, path: Path) -> None:
     """Run one configuration in this process, which is then of no further use, and write the recording."""
     warnings.filterwarnings("ignore")
+    rates = _RowRates(config)
+    synthetic.install(rates)  # vLLM's kernels look it up when the engine is made
     with tempfile.TemporaryDirectory() as folder:
         engine = _engine(config, Path(folder))
-    recording = _Run(config, engine).run()
+    run = _Run(config, engine)
+    rates.runner = run.runner
+    recording = run.run()
     path.write_text(json.dumps(recording, separators=(",", ":")))
 
 
@@ -115,9 +121,6 @@ def record_in_child(config: Config, path: Path) -> str:
 def _engine(config: Config, folder: Path) -> Any:
     from vllm import LLM
 
-    from tests.referee import synthetic
-
-    synthetic.install()
     for name, model in MODELS.items():
         (folder / name).mkdir()
         (folder / name / "config.json").write_text(json.dumps(model))
@@ -164,12 +167,24 @@ def _speculative(config: Config, folder: Path) -> Config | None:
     return speculative
 
 
+class _RowRates:
+    """Conditional acceptance of each row of the batch, every third request's worse by ``spread``."""
+
+    def __init__(self, config: Config) -> None:
+        rates = np.array([1.0, *config.get("rates", [])])
+        self.conditional = rates[1:] / rates[:-1]
+        self.spread = config.get("spread", 0.0)
+        self.runner: Any = None
+
+    def __call__(self, rows: int) -> list[Any]:
+        names = self.runner.input_batch.req_ids[:rows] if self.spread else ["q-1"] * rows
+        return [self.conditional * (1 - self.spread * (_number(name) % 3 == 0)) for name in names]
+
+
 class _Run:
     """The client, the clock and the notebook around vLLM's own step."""
 
     def __init__(self, config: Config, engine: Any) -> None:
-        from tests.referee import synthetic
-
         self.config, self.engine = config, engine
         core = engine.engine_core.engine_core
         self.scheduler = core.scheduler
@@ -182,8 +197,6 @@ class _Run:
         self.seen: Config = {}
         self._watch_schedule()
         self._watch_drafter()
-        if config.get("spread"):
-            synthetic.vary_rows(self._row_rates)
 
     def run(self) -> Config:
         """All requests to their end."""
@@ -241,10 +254,8 @@ class _Run:
         emitted = {_number(name): self._emit(_number(name), o) for name, o in new.items()}
         if tokens:
             s = self.seen
-            self.steps.append(
-                [_seconds(self.now_ns), tokens, s["next_depth"], s["scheduled"], s["drafts"], emitted]
-                + [s["preempted"], s["waiting"], s["blocks"], s["drafter"]]
-            )
+            known = [_seconds(self.now_ns), tokens, s["next_depth"], s["scheduled"], s["drafts"], emitted]
+            self.steps.append([*known, s["preempted"], s["waiting"], s["blocks"], s["drafter"]])
         return bool(tokens)
 
     def _latency_ns(self, tokens: int) -> int:
@@ -294,13 +305,6 @@ class _Run:
             return plain(*args, **kwargs)
 
         self.runner.propose_draft_token_ids = propose
-
-    def _row_rates(self, rows: int) -> list[np.ndarray]:
-        """Conditional acceptance of each row of the batch, every third request worse by ``spread``."""
-        rates = np.array([1.0, *self.config["rates"]])
-        conditional = rates[1:] / rates[:-1]
-        names = self.runner.input_batch.req_ids[:rows]
-        return [conditional * (1 - self.config["spread"] * (_number(name) % 3 == 0)) for name in names]
 
 
 def _prompts(config: Config) -> list[list[int]]:

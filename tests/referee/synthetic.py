@@ -11,16 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-_row_rates: Callable[[int], list[Any]] | None = None
+RowRates = Callable[[int], list[Any]]
+"""Conditional rates of each of so many rows."""
 
 
-def vary_rows(rates: Callable[[int], list[Any]]) -> None:
-    """Take conditional rates row by row from ``rates(number of rows)``."""
-    global _row_rates
-    _row_rates = rates
-
-
-def install() -> None:
+def install(row_rates: RowRates) -> None:
     """Put the function in the place of vLLM's CPU fall-back, which knows no synthetic mode."""
     from vllm.utils import cpu_triton_utils
 
@@ -42,16 +37,15 @@ def install() -> None:
         if not SYNTHETIC_MODE:
             plain(*given, is_greedy, max_spec_len)
             return
-        _accept(*(t.numpy() for t in given), uniform_probs.numpy(), synthetic_conditional_rates.numpy())
+        _accept(*(t.numpy() for t in given), uniform_probs.numpy(), row_rates(len(cu_num_draft_tokens)))
 
     cpu_triton_utils._rejection_greedy_sample_kernel_impl = greedy
 
 
 def _accept(output: Any, ends: Any, drafts: Any, argmax: Any, bonus: Any, draws: Any, rates: Any) -> None:
-    rows = _row_rates(len(ends)) if _row_rates else [rates] * len(ends)
     starts = [0, *ends[:-1].tolist()]
     for i, (start, end) in enumerate(zip(starts, ends.tolist(), strict=True)):
-        chance = rows[i]
+        chance = rates[i]
         for place, at in enumerate(range(start, end)):
             if draws[at] < chance[place] and drafts[at] > 0:
                 output[i, place] = drafts[at]

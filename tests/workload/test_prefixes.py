@@ -18,9 +18,10 @@ LENGTHS = {"input": {"type": "uniform", "min": 10, "max": 90}, "output": 5}
 def test_groups_are_equally_likely_and_have_the_stated_tokens() -> None:
     """4,000 requests over four groups: 1,000 each, within four standard deviations."""
     requests = build(POISSON, lengths=LENGTHS, num_requests=4000, prefix={"tokens": 32, "groups": 4})
-    assert requests.prefix_group is not None and requests.prefix_tokens is not None
+    assert requests.prefix_group is not None
+    assert requests.prefix_tokens is not None
     counts = np.bincount(requests.prefix_group, minlength=4)
-    assert len(counts) == 4 and np.all(np.abs(counts - 1000) < 4 * np.sqrt(4000 * 0.25 * 0.75))
+    assert counts.tolist() == pytest.approx([1000] * 4, abs=4 * np.sqrt(4000 * 0.25 * 0.75))
     assert set(requests.prefix_tokens.tolist()) == {32}
 
 
