@@ -183,12 +183,12 @@ class Replica:
         return going_on
 
     def _retire(self, survivors: Int64 | None, end: int) -> None:
-        """Take finished sequences out and write down what became of them."""
+        """Take finished sequences out, in order, and write down what became of them."""
         self.finished = []
         if survivors is None:
             return
         done = np.flatnonzero(self.batch.row(TOKENS) >= self.batch.row(END))
-        for index in reversed(done.tolist()):
-            sequence = self.scheduler.release(index)
+        for gone, index in enumerate(done.tolist()):
+            sequence = self.scheduler.release(index - gone)
             self.finished.append(sequence.request)
             self.journal.finish(sequence, end)

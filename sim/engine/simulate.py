@@ -123,7 +123,9 @@ def _fixed_depth(policy: Policy, most: int) -> int:
     """Drafts of every sequence in every step; 0 if the policy varies them (vLLM's dynamic depth)."""
     if isinstance(policy, Static):
         return min(policy.k, most)
-    return min(policy.nodes, most) if isinstance(policy, TreeDrafts) else 0
+    if isinstance(policy, TreeDrafts) and _tree(policy) is None:
+        return min(policy.nodes, most)
+    return 0
 
 
 def _reads_target(drafter: Drafter | None) -> bool:
