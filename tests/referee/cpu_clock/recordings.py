@@ -86,7 +86,9 @@ def load(folder: Path = FOLDER) -> Recorded:
 def _columns(path: Path) -> Columns:
     head, *rows = csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
     columns = dict(zip(head, zip(*rows, strict=True), strict=True))
-    return {name: np.array(values, dtype=None if name == "config" else float) for name, values in columns.items()}
+    return {
+        name: np.array(values, dtype=None if name == "config" else float) for name, values in columns.items()
+    }
 
 
 def select(columns: Columns, **wanted: object) -> Columns:
