@@ -57,10 +57,10 @@ def spend(survive: Survival, drafts: int, least: int = 0) -> Int64:
         return floor + spend(survive[:, least:], drafts)
     if drafts <= 0:
         return np.zeros(len(survive), dtype=np.int64)
-    possible: Int64 = (survive > 0).sum(axis=1)
-    if drafts >= int(possible.sum()):
-        return possible
-    last = np.partition(survive, survive.size - drafts, axis=None)[survive.size - drafts]
+    last = np.partition(survive, survive.size - drafts, axis=None)[-drafts] if drafts < survive.size else 0
+    enough = np.count_nonzero(survive >= last if last > 0 else survive > 0, axis=1)
+    if last <= 0 or int(enough.sum()) == drafts:
+        return np.asarray(enough, dtype=np.int64)
     depths: Int64 = (survive > last).sum(axis=1)
     left = drafts - int(depths.sum())
     even = np.argwhere((survive == last).T)[:left, 1]

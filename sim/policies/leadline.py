@@ -38,7 +38,7 @@ from sim.policies.config import Bounds, PolicyConfig
 from sim.policies.corners import Corners
 from sim.policies.memory import PerRequest
 from sim.policies.prices import Prices, fix_prices
-from sim.policies.yields import Calibration, Float, Yields
+from sim.policies.yields import Calibration, Float, Yields, sampled
 from sim.units import DurationNs
 
 
@@ -77,7 +77,8 @@ class Leadline(PolicyDefaults):
         """As deep as may be, or nothing; a drafter that is off is asked for one draft now and then."""
         if batch.sequences == 0 or self.max_depth == 0:
             return 0
-        self.prices = fix_prices(batch, self.corners, self.yields)
+        if self.prices is None or not self.prices.hold_for(batch, self.yields):
+            self.prices = fix_prices(batch, self.corners, self.yields)
         self._switch(self.prices)
         if self.drafting:
             self.idle_steps = 0
@@ -165,7 +166,9 @@ class Leadline(PolicyDefaults):
     def observe(self, outcome: Outcome) -> None:
         """Compare what was claimed for the drafts verified in this step with what became of them."""
         if outcome.drafted.any():
-            self.calibration.learn(self.claims.of(outcome.request), outcome.drafted, outcome.accepted)
+            some = sampled(len(outcome.request))
+            claims = self.claims.of(outcome.request[some])
+            self.calibration.learn(claims, outcome.drafted[some], outcome.accepted[some])
         if self._claimed is not None:
             self.claims.put(*self._claimed)
             self._claimed = None

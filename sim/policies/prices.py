@@ -25,8 +25,10 @@ class Prices:
     are the draft totals worth verifying, with the ``tokens`` that they give, the time of their target
     pass in tokens (``slots``), and the ``usual`` survival of the draft after each. ``levels`` is the
     usual survival by level; from level j drafting goes on while more than ``needed[j]`` of it is left.
+    ``fixed_for`` is what they were fixed for: sequences, context and prompt tokens, version of the yields.
     """
 
+    fixed_for: tuple[int, float, int, int]
     plain: float
     drafted: float
     totals: list[int]
@@ -35,6 +37,12 @@ class Prices:
     usual: list[float]
     levels: list[float]
     needed: list[float]
+
+    def hold_for(self, batch: Batch, yields: Yields) -> bool:
+        """Whether they still hold: for as many sequences, in a context within 1 %."""
+        sequences, context, prompts, version = self.fixed_for
+        same = (sequences, prompts, version) == (batch.sequences, batch.prompt_tokens_ahead, yields.version)
+        return same and abs(int(batch.context_tokens.sum()) - context) <= 0.01 * context
 
     def affordable(self, best: NDArray[np.floating]) -> int:
         """Drafts to verify of ``best``, survivals from the highest down.
@@ -73,6 +81,7 @@ def fix_prices(batch: Batch, corners: Corners, yields: Yields) -> Prices:
     price = float(rate.max())
     beside = _beside_prompts(batch, corner.totals, first) if batch.prompt_tokens_ahead else slots
     return Prices(
+        fixed_for=(n, context, batch.prompt_tokens_ahead, yields.version),
         plain=float(rate[0].max()),
         drafted=float(rate[1:].max()),
         totals=corner.totals.tolist(),

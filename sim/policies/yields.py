@@ -21,7 +21,7 @@ _BINS: Final = len(PRICES) - 1
 _CLAIM_BINS: Final = 16
 _PRIOR: Final = 16
 _SAMPLE: Final = 64
-_RENEWED: Final = 128
+_ROUNDS: Final = 4
 
 
 class Calibration:
@@ -43,12 +43,7 @@ class Calibration:
         return np.minimum(corrected, np.float32(1))
 
     def learn(self, claims: Float, verified: Int64, accepted: Int64) -> None:
-        """Count the drafts up to and including the first rejected one; ``claims`` (sequences, depth).
-
-        Of many sequences a sample counts, as in ``Yields.learn``.
-        """
-        every = -(-len(claims) // _SAMPLE)
-        claims, verified, accepted = claims[::every], verified[::every], accepted[::every]
+        """Count the drafts up to and including the first rejected one; ``claims`` (sequences, depth)."""
         depth = np.arange(claims.shape[1])
         tested = depth < np.minimum(accepted + 1, verified)[:, None]
         claim, passed = claims[tested], (depth < accepted[:, None])[tested]
@@ -57,6 +52,11 @@ class Calibration:
         self._accepted = fade * self._accepted + np.bincount(at, passed, _CLAIM_BINS + 1)
         ratio = (self._accepted + self._prior) / (self._claimed + self._prior)
         self._factor = ratio.astype(np.float32)
+
+
+def sampled(sequences: int) -> slice:
+    """Of many sequences, every second, third, ...: at most ``_SAMPLE`` to learn from."""
+    return slice(None, None, -(-sequences // _SAMPLE) or 1)
 
 
 def _claim_bin(claims: NDArray[np.floating]) -> Int64:
@@ -77,8 +77,8 @@ class Expected(NamedTuple):
 class Yields:
     """Survivals of the drafts of recent rounds, per sequence; fades with ``memory`` sequences.
 
-    Starts as if ``start`` of the drafts of every level were accepted. Expectations are renewed once
-    ``_RENEWED`` sequences were learned from.
+    Starts as if ``start`` of the drafts of every level were accepted. Expectations are renewed after a
+    quarter of ``memory``, but not more often than every ``_ROUNDS`` rounds; ``version`` counts that.
     """
 
     def __init__(self, max_depth: int, start: float, memory: float) -> None:
@@ -88,8 +88,9 @@ class Yields:
         self._count, self._value = np.zeros(max_depth * _BINS), np.zeros(max_depth * _BINS)
         self._weight = 0.0
         self._add(np.full((_PRIOR, max_depth), start).cumprod(axis=1), 0.0)
+        self.version = 0
         self._expected: dict[int, Expected] = {}
-        self._unseen = 0
+        self._unseen = self._rounds = 0
 
     def learn(self, survive: Claims, deepest: int) -> None:
         """Take in a round: survivals of shape (sequences, max_depth), known up to level ``deepest``.
@@ -97,12 +98,13 @@ class Yields:
         Deeper levels are filled in with what is usual after those before. Of many sequences, every
         second, third, ... counts, so that at most ``_SAMPLE`` do.
         """
-        sample = survive[:: -(-len(survive) // _SAMPLE)]
+        sample = survive[sampled(len(survive))]
         keep = self._memory / (len(sample) + self._memory)
         self._add(self._filled(sample, deepest, keep), keep)
-        self._unseen += len(sample)
-        if self._unseen >= _RENEWED:
-            self._expected, self._unseen = {}, 0
+        self._unseen, self._rounds = self._unseen + len(sample), self._rounds + 1
+        if self._unseen >= self._memory / 4 and self._rounds >= _ROUNDS:
+            self._expected, self._unseen, self._rounds = {}, 0, 0
+            self.version += 1
 
     def _filled(self, survive: Claims, deepest: int, keep: float) -> Float:
         whole = survive.astype(np.float64)

@@ -9,7 +9,9 @@ import argparse
 from pathlib import Path
 
 from calibrate.profile import load_profile, save_profile, write_atomically
+from tests.referee.cpu_clock.compare import compare_closed, compare_open
 from tests.referee.cpu_clock.costs import PROFILE, calibrated
+from tests.referee.cpu_clock.noise import pairs, step_noise
 from tests.referee.cpu_clock.page import page
 from tests.referee.cpu_clock.recordings import FOLDER, load, pack
 
@@ -23,7 +25,9 @@ def main() -> None:
     if options.recordings:
         pack(options.recordings, FOLDER)
         save_profile(calibrated(load()), PROFILE)
-    write_atomically(options.out, page(load(), load_profile(PROFILE)))
+    recorded, profile = load(), load_profile(PROFILE)
+    runs = compare_open(recorded, profile, step_noise(pairs(recorded)))
+    write_atomically(options.out, page(recorded, profile, runs, compare_closed(recorded, profile)))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ from tests.referee.cpu_clock.compare import (
     ClosedCompared,
     Compared,
     Order,
-    compare_closed,
-    compare_open,
     orders,
 )
 from tests.referee.cpu_clock.costs import DRAFTER, cells_of, held_out
@@ -39,12 +37,12 @@ ORDER_HEAD: Final = "real difference | pairs | right | equal | wrong | right at 
 REAL_HEAD: Final = "req/s | pair | real | predicted | noise (sd) | sign"
 
 
-def page(recorded: Recorded, profile: Profile) -> str:
-    """Simulate everything and write Markdown."""
+def page(
+    recorded: Recorded, profile: Profile, runs: Sequence[Compared], closed: Sequence[ClosedCompared]
+) -> str:
+    """Markdown of finished comparisons."""
     found = pairs(recorded)
     noise = step_noise(found)
-    runs = compare_open(recorded, profile, noise)
-    closed = compare_closed(recorded, profile)
     ranked = orders(runs)
     tables = {
         **_costs(profile),

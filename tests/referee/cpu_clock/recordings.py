@@ -11,7 +11,6 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -54,7 +53,7 @@ def pack(source: Path, folder: Path) -> None:
     """Write the kept part of the recordings in ``source`` to ``folder``, the same bytes each time."""
     folder.mkdir(exist_ok=True)
     for name, columns in KEPT.items():
-        text = _csv(csv.DictReader((source / f"{name}.csv").open(encoding="utf-8")), columns)
+        text = _csv((source / f"{name}.csv").read_text(encoding="utf-8"), columns)
         (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     configs = {
         f"{kind}/{config['name']}": config
@@ -64,11 +63,13 @@ def pack(source: Path, folder: Path) -> None:
     (folder / CONFIGS).write_text(_lines(configs), encoding="utf-8")
 
 
-def _csv(rows: Iterable[dict[str, str]], columns: tuple[str, ...]) -> str:
+def _csv(text: str, columns: tuple[str, ...]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([row[name] for name in columns] for row in rows if row.get("B") != "")
+    writer.writerows(
+        [row[name] for name in columns] for row in csv.DictReader(io.StringIO(text)) if row.get("B") != ""
+    )
     return out.getvalue()
 
 
