@@ -26,6 +26,7 @@ it reports; rounds without drafts are skipped. The paper's formulas differ a lit
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, Self
 
 import numpy as np
@@ -84,9 +85,11 @@ class Dsde(PolicyDefaults):
         self.seen.put(request, seen + drafted)
         grown = pushed(history, new, drafted)
         self.history.put(request, grown)
-        self._warm_up(request[~warm], accepted[~warm])
+        if not warm.all():
+            self._warm_up(request[~warm], accepted[~warm])
         fresh = warm & (seen < self.warm_up_tokens)
-        self._calibrate(request[fresh], history[fresh], seen[fresh])
+        if fresh.any():
+            self._calibrate(request[fresh], history[fresh], seen[fresh])
         self._choose(request[warm], grown[warm], new[warm].sum(axis=1) / drafted[warm])
 
     def _warm_up(self, request: Int64, accepted: Int64) -> None:
@@ -139,11 +142,17 @@ def variance_ratio(history: Float) -> Float:
 
 
 def _weighted_variance(values: Float) -> Float:
-    weight = _AGE_WEIGHT ** np.arange(values.shape[1] - 1, -1, -1)
-    weight /= weight.sum()
+    weight = _weights(values.shape[1])
     mean = values @ weight
     variance: Float = (values - mean[:, None]) ** 2 @ weight
     return variance
+
+
+@lru_cache
+def _weights(tokens: int) -> Float:
+    """Weights of so many values by age, the newest last; they add up to 1."""
+    weight = _AGE_WEIGHT ** np.arange(tokens - 1, -1, -1)
+    return np.asarray(weight / weight.sum())
 
 
 class DsdeConfig(PolicyConfig):
