@@ -14,6 +14,8 @@ from typing import Final
 from calibrate.profile import Profile, load_profile
 from sim.acceptance.config import TraceAcceptance
 from sim.errors import InputError
+from sim.policies.config import Bounds
+from sim.policies.custom import CustomConfig
 from sim.results.window import RequestsCut
 from sim.scenario import catalogue
 from sim.scenario.model import Scenario, speculates
@@ -105,6 +107,22 @@ def _acceptance(scenario: Scenario, files: Files) -> Findings:
         example = "{process: iid, alpha: 0.7}"
         message = f"is missing, and {drafting} drafts; add it, for example acceptance: {example}"
         yield Finding((), message, True, ("acceptance",))
+
+
+def _signals(scenario: Scenario, files: Files) -> Findings:
+    """Confidence and siblings that a policy asks for; recorded traces may bring their own confidence."""
+    stated = [config for config in scenario.acceptances if config is not None]
+    for i, policy in enumerate(scenario.policies):
+        if isinstance(policy, CustomConfig):
+            continue
+        built = policy.build(Bounds(policy.verified))
+        silent = [c for c in stated if c.confidence is None and c.process != "trace"]
+        if built.wants_confidence and silent:
+            message = f"{policy.title} needs the drafter's confidence, but acceptance states none"
+            yield Finding(("policies", i), f"{message}; add for example confidence: {{auc: 0.85}}")
+        if built.tree is not None and built.tree.width > 1 and any(c.sibling is None for c in stated):
+            message = "branches, but acceptance does not state the chance of lower-ranked candidates"
+            yield Finding(("policies", i), f"{message}; add for example sibling: 0.25")
 
 
 def _depths(scenario: Scenario, files: Files) -> Findings:
@@ -208,6 +226,7 @@ CHECKS: Final[tuple[tuple[Callable[[Scenario, Files], Findings], frozenset[str]]
     (_profiles, frozenset({"profile", "profiles"})),
     (_drafter, frozenset({"profile", "profiles", "drafter", "policies"})),
     (_acceptance, frozenset({"acceptance", "workload", "policies"})),
+    (_signals, frozenset({"acceptance", "workload", "policies"})),
     (_depths, frozenset({"profile", "profiles", "drafter", "policies", "run"})),
     (_labels, frozenset({"policies", "run"})),
     (_own_policies, frozenset({"policies"})),

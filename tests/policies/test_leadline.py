@@ -67,7 +67,9 @@ def test_what_is_bought_pays_and_the_first_step_left_out_does_not(corners: int, 
     tokens = np.concatenate([[0.0], np.sort(random.random(corners))[::-1].cumsum()])
     slots = np.concatenate([[0.0], random.random(corners).cumsum()])
     usual = np.diff(tokens, append=tokens[-1])
-    prices = Prices((1, 0.0, 0, 0), 1, 1, totals.tolist(), tokens.tolist(), slots.tolist(), usual.tolist(), [], [])
+    prices = Prices(
+        (1, 0.0, 0, 0), 1, 1, totals.tolist(), tokens.tolist(), slots.tolist(), usual.tolist(), [], []
+    )
     worth = tokens - slots
     bought = prices.affordable(usual.astype(np.float32))
     assert worth[bought] >= worth[bought:].max() - 1e-5
