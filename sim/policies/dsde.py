@@ -73,7 +73,10 @@ class Dsde(PolicyDefaults):
     def observe(self, outcome: Outcome) -> None:
         """Learn from the drafts just verified; then those made in this step are next."""
         tried = outcome.drafted > 0
-        self._learn(outcome.request[tried], outcome.drafted[tried], outcome.accepted[tried])
+        if tried.all():
+            self._learn(outcome.request, outcome.drafted, outcome.accepted)
+        else:
+            self._learn(outcome.request[tried], outcome.drafted[tried], outcome.accepted[tried])
         if self._drafted is not None:
             self.verifying.put(*self._drafted)
             self._drafted = None
@@ -90,7 +93,11 @@ class Dsde(PolicyDefaults):
         fresh = warm & (seen < self.warm_up_tokens)
         if fresh.any():
             self._calibrate(request[fresh], history[fresh], seen[fresh])
-        self._choose(request[warm], grown[warm], new[warm].sum(axis=1) / drafted[warm])
+        last = new.sum(axis=1) / drafted
+        if warm.all():
+            self._choose(request, grown, last)
+        else:
+            self._choose(request[warm], grown[warm], last[warm])
 
     def _warm_up(self, request: Int64, accepted: Int64) -> None:
         """Double a depth that was accepted whole."""
