@@ -79,22 +79,25 @@ class Leadline(PolicyDefaults):
             return 0
         if self.prices is None or not self.prices.hold_for(batch, self.yields):
             self.prices = fix_prices(batch, self.corners, self.yields)
-        self._switch(self.prices)
+        self._switch(self.prices, batch.sequences)
         if self.drafting:
             self.idle_steps = 0
             return self.max_depth
         self.idle_steps += 1
         return int(self.explore_every > 0 and self.idle_steps % self.explore_every == 0)
 
-    def _switch(self, prices: Prices) -> None:
-        """Draft or not; a change waits until staying has cost as much as the change."""
+    def _switch(self, prices: Prices, sequences: int) -> None:
+        """Draft or not; a change waits until staying has cost as much as the change.
+
+        What a step of staying costs is counted over one token per sequence, the least it emits.
+        """
         better, worse = prices.plain, prices.drafted
         if not self.drafting:
             better, worse = worse, better
         if better <= worse:
             self.lost_ns = 0.0
             return
-        self.lost_ns += 1 / worse - 1 / better
+        self.lost_ns += sequences / worse - sequences / better
         if self.lost_ns >= self.switch_cost_ns:
             self.drafting, self.lost_ns = not self.drafting, 0.0
 

@@ -39,11 +39,6 @@ class RoundTimes:
         tokens = n + np.arange(n * self.max_depth + 1)
         return self._at(batch, self._target, lambda context: cost.target_ns(tokens, n, context))
 
-    def drafting(self, batch: Batch, depth: int) -> float:
-        """Drafter's passes with the deepest sequence at ``depth``."""
-        cost, n = self._of(batch), batch.sequences
-        return float(cost.drafting_ns(n, n * depth, depth, float(batch.context_tokens.sum())))
-
     def _of(self, batch: Batch) -> StepCost:
         """The batch's cost; lines of another one are forgotten."""
         if batch.cost is not self._cost:

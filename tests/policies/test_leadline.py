@@ -129,6 +129,9 @@ def test_a_switch_waits_until_staying_has_cost_as_much() -> None:
     batch = view(cost, 500, 100)
     dear = Leadline(7, start=0.3, explore_every=0, switch_cost_ns=10**12)
     assert dear.draft_depths(batch) == 7
+    plain_ns = float(cost.round_ns(500, 0, 50_000.0))
+    assert dear.prices is not None
+    assert dear.lost_ns == pytest.approx(500 / dear.prices.drafted - plain_ns, rel=1e-6)
     dear.switch_cost_ns = round(10.5 * dear.lost_ns)
     assert [dear.draft_depths(batch) for _ in range(12)] == [7] * 9 + [0] * 3
 
