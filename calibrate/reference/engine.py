@@ -54,7 +54,7 @@ class Engine:
         generator = torch.Generator(target.device).manual_seed(seed)
         self.judge = Judge(temperature, generator, forced)
         self.drafting = Drafting(steering, self.drafter, serving, self.scheduler, self.judge, self.watch)
-        self.journal = Journal()
+        self.journal = Journal(serving.pad_queries)
         self.texts: dict[int, list[int]] = {}
 
     @torch.inference_mode()

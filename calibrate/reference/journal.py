@@ -14,8 +14,12 @@ from calibrate.reference.sequence import Sequence
 
 @dataclass
 class Journal:
-    """Rows of requests and steps, and gaps between streamed chunks as (gap in ns, how often, when)."""
+    """Rows of requests and steps, and gaps between streamed chunks as (gap in ns, how often, when).
 
+    With ``pad_queries`` the queries of unequal rows are counted as wide as the widest.
+    """
+
+    pad_queries: bool
     requests: list[dict[str, int]] = field(default_factory=list)
     steps: list[dict[str, int]] = field(default_factory=list)
     gaps: list[tuple[int, int, int]] = field(default_factory=list)
@@ -28,7 +32,7 @@ class Journal:
             {
                 "start_ns": start_ns,
                 "end_ns": end,
-                **plan.sums(),
+                **plan.sums(self.pad_queries),
                 **drafted.columns(),
                 **times,
                 "accepted": sum(row.accepted for row in plan.emitters),

@@ -50,9 +50,10 @@ class Plan:
         """Of them, tokens of prompts."""
         return sum(row.granted for row in self.chunks)
 
-    def sums(self) -> dict[str, int]:
+    def sums(self, pad_queries: bool) -> dict[str, int]:
         """The columns of a step that its schedule alone decides."""
         verified = [row.verified for row in self.emitters]
+        widest = max((row.granted for row in self.decodes), default=0)
         return {
             "sequences": len(self.rows),
             "decodes": len(self.decodes),
@@ -60,7 +61,9 @@ class Plan:
             "padded_tokens": self.tokens,
             "logits": sum(verified) + len(verified),
             "context_tokens": sum(row.end for row in self.decodes),
-            "query_context_tokens": sum(row.granted * row.end for row in self.decodes),
+            "query_context_tokens": sum(
+                (widest if pad_queries else row.granted) * row.end for row in self.decodes
+            ),
             "prefill_tokens": self.prefill_tokens,
             "prefill_pairs": sum(
                 row.granted * row.start + row.granted * (row.granted + 1) // 2 for row in self.chunks

@@ -12,7 +12,8 @@ class Serving:
 
     ``longest`` is the longest prompt with its output; ``slots`` are budget tokens that a scheduled
     sequence costs on top of its own; ``chunk_limit`` is the largest prefill chunk (0: none).
-    ``tpot_limits_ns`` has one entry per request class (0: none).
+    ``tpot_limits_ns`` has one entry per request class (0: none). ``pad_queries`` says how the queries
+    of unequal rows are counted; what attention does with them is the layout's business.
     """
 
     max_num_seqs: int
@@ -27,6 +28,7 @@ class Serving:
     draft_for_finished: bool = True
     draft_uniformly: bool = True
     draft_past_end: bool = True
+    pad_queries: bool = False
     tpot_limits_ns: tuple[int, ...] = (0,)
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import sqrt
 from statistics import fmean
 from typing import Final
 
@@ -79,6 +80,7 @@ class Order:
     second: str
     real: float
     simulated: float
+    noise: float
 
     @property
     def wrong(self) -> bool:
@@ -108,11 +110,17 @@ class Verdict:
         groups = [[cell for cell in self.cells if cell.load == load] for load in loads]
         return [
             order
+            for metric in JUDGED
             for group in groups
             for pair in combinations(group, 2)
-            for metric in JUDGED
-            if (order := _order(pair, metric)) is not None
+            if (order := _order(pair, metric, self.noise(metric))) is not None
         ]
+
+    def noise(self, metric: str) -> float:
+        """Relative standard deviation of one engine run, over all cells: few runs say little of their own."""
+        groups = [cell.compared(metric).engine for cell in self.cells]
+        squares = sum(sum((run / fmean(runs) - 1) ** 2 for run in runs) for runs in groups if fmean(runs))
+        return sqrt(squares / max(sum(len(runs) - 1 for runs in groups), 1))
 
     @property
     def wrong_orders(self) -> list[Order]:
@@ -126,10 +134,18 @@ class Verdict:
         return not (self.misses or self.wrong_orders or biased)
 
 
-def _order(pair: Sequence[Served], metric: str) -> Order | None:
-    """The pair's difference, unless it is within the re-run spread of one of the two."""
+def _order(pair: Sequence[Served], metric: str, noise: float) -> Order | None:
+    """The pair's difference, unless noise may have made it.
+
+    Noise is the larger of both re-run spreads, and of two standard deviations of a difference of means
+    at the ``noise`` that all cells together show.
+    """
     a, b = (cell.compared(metric) for cell in pair)
     real = b.mean - a.mean
-    if abs(real) <= max(a.spread, b.spread):
+    of_means = 2 * noise * sqrt(a.mean**2 / len(a.engine) + b.mean**2 / len(b.engine))
+    least = max(a.spread, b.spread, of_means)
+    if abs(real) <= least:
         return None
-    return Order(pair[0].load, metric, pair[0].policy, pair[1].policy, real, b.simulated - a.simulated)
+    return Order(
+        pair[0].load, metric, pair[0].policy, pair[1].policy, real, b.simulated - a.simulated, least
+    )

@@ -69,9 +69,7 @@ class StepError:
 
 def step_error(records: RunRecords, cost: StepCost) -> StepError:
     """Price the engine's own steps, one by one."""
-    columns = [column.tolist() for column in records.steps.values()]
-    rows = [dict(zip(records.steps, values, strict=True)) for values in zip(*columns, strict=True)]
-    priced = np.array([_priced(row, cost) for row in rows], dtype=float)
+    priced = priced_steps(records, cost)
     took = np.stack([records.steps[f"{name}_ns"] for name in WORK], 1).astype(float)
     prompts = records.steps["prefill_tokens"] > 0
     return StepError(
@@ -83,6 +81,13 @@ def step_error(records: RunRecords, cost: StepCost) -> StepError:
         accept=_error(priced[:, 1], took[:, 1]),
         rest=_error(priced[:, 2:], took[:, 2:]),
     )
+
+
+def priced_steps(records: RunRecords, cost: StepCost) -> Floats:
+    """Nanoseconds of every step's work by the cost tables, shape (steps, ``WORK``)."""
+    columns = [column.tolist() for column in records.steps.values()]
+    rows = [dict(zip(records.steps, values, strict=True)) for values in zip(*columns, strict=True)]
+    return np.array([_priced(row, cost) for row in rows], dtype=float).reshape(-1, len(WORK))
 
 
 def _priced(row: dict[str, int], cost: StepCost) -> tuple[float, float, float, float]:

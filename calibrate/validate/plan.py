@@ -1,19 +1,22 @@
-"""What is served: a scenario at three loads under five policies, sized to the machine that was calibrated."""
+"""What is served: a scenario at a few loads under its policies, sized to the machine that was calibrated."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from calibrate.profile import Profile, save_profile
 from calibrate.validate.grid import Reach
+from calibrate.validate.pace import faster, filled, is_open
 from sim.engine.simulate import simulate
 from sim.policies.config import Bounds
+from sim.policies.off import OffConfig
 from sim.results.metrics import measure
 from sim.run import prepare
 from sim.scenario.load import check_document
-from sim.scenario.model import Cell
+from sim.scenario.model import Cell, Scenario
 from sim.scenario.nodes import Document
 
 LOW, MIDDLE = 0.25, 0.6
@@ -24,19 +27,22 @@ LOW, MIDDLE = 0.25, 0.6
 class Size:
     """How much is served: requests at low, middle and full load, and how often.
 
-    ``calibration_s`` bounds the campaign; when ``quick``, every cell is measured once and none again.
+    ``own`` requests are served beside, in each run, to measure passes and loop in the engine.
+    A user's scenario sends at most ``full`` requests at each load. ``calibration_s`` bounds the
+    campaign; when ``quick``, every cell is measured once and none again.
     """
 
     low: int
     middle: int
     full: int
+    own: int
     runs: int
     calibration_s: float
     quick: bool
 
 
-QUICK: Final = Size(low=5, middle=10, full=24, runs=2, calibration_s=60, quick=True)
-FULL: Final = Size(low=20, middle=48, full=96, runs=3, calibration_s=300, quick=False)
+QUICK: Final = Size(low=5, middle=10, full=24, own=12, runs=2, calibration_s=60, quick=True)
+FULL: Final = Size(low=16, middle=40, full=72, own=24, runs=3, calibration_s=240, quick=False)
 
 POLICIES: Final[tuple[Any, ...]] = (
     "off",
@@ -54,6 +60,8 @@ ENGINE: Final = {
     "capture_sizes": [],
     "dummy_drafts": False,
     "pad_new_decodes": False,
+    "pad_queries": True,
+    "sampling": "greedy",
 }
 LENGTHS: Final = {
     "input": {"type": "uniform", "min": 24, "max": 96},
@@ -64,57 +72,101 @@ ACCEPTANCE: Final = {"process": "beta", "mean": 0.7, "concentration": 8, "confid
 
 
 @dataclass(frozen=True)
+class Load:
+    """A scenario as the engine serves it, but for its profile, its drafter and its pace.
+
+    Its rates are for a machine that takes ``capacity_per_s`` requests per second; on another they keep
+    their share of what that one takes. ``reach`` bounds the steps that it makes.
+    """
+
+    label: str
+    scenario: Scenario
+    reach: Reach
+    capacity_per_s: float = 1.0
+
+
+def built_in(size: Size) -> tuple[Load, ...]:
+    """Poisson arrivals at two shares of the capacity, and as many in flight as the batch holds."""
+    full = {"process": "closed", "max_concurrency": ENGINE["max_num_seqs"]}
+    loads = {
+        "low": (_poisson(LOW), size.low),
+        "middle": (_poisson(MIDDLE), size.middle),
+        "full": (full, size.full),
+    }
+    return tuple(Load(label, _built_in(*load), REACH) for label, load in loads.items())
+
+
+def _poisson(share: float) -> dict[str, Any]:
+    return {"process": "poisson", "request_rate": f"{share}/s"}
+
+
+def _built_in(arrival: dict[str, Any], requests: int) -> Scenario:
+    """The scenario on a shipped profile, which the calibrated one replaces."""
+    data = {
+        "profile": "cpu-small-88m",
+        "drafter": "draft",
+        "acceptance": ACCEPTANCE,
+        "engine": ENGINE,
+        "workload": {"arrival": arrival, "lengths": LENGTHS, "num_requests": requests},
+        "policies": list(POLICIES),
+    }
+    return check_document(Document("reference", data), Path(), "reference").scenario
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The scenario's plain data around a profile file."""
+    """Loads around a calibrated profile's file and one of its drafters."""
 
     profile: Path
     drafter: str
-    sampling: str
-    engine: dict[str, Any]
-    lengths: dict[str, Any]
+    loads: tuple[Load, ...]
 
-    def cells(self, loads: dict[str, Any]) -> tuple[Cell, ...]:
-        """One cell per load; ``loads`` maps a label to an arrival process and a number of requests."""
-        first = next(iter(loads.values()))
-        data = {
-            "name": "reference",
-            "profile": str(self.profile),
-            "drafter": self.drafter,
-            "acceptance": ACCEPTANCE,
-            "engine": {**self.engine, "sampling": self.sampling},
-            "workload": first | {"lengths": self.lengths},
-            "policies": list(POLICIES),
-            "sweep": {"workload": {k: v | {"lengths": self.lengths} for k, v in loads.items()}},
-        }
-        return check_document(Document("reference", data), self.profile.parent, "reference").cells
+    @property
+    def largest(self) -> Load:
+        """The load with the largest batch."""
+        return max(self.loads, key=lambda load: load.scenario.engine.max_num_seqs)
 
     def three_loads(self, size: Size, seed: int) -> tuple[Cell, ...]:
-        """Poisson arrivals at two shares of the capacity, and as many in flight as the batch holds."""
-        full = self.full(size.full)
-        capacity = self._capacity(full, seed)
-        return self.cells(
-            {
-                "low": _poisson(LOW * capacity, size.low),
-                "middle": _poisson(MIDDLE * capacity, size.middle),
-                "full": full,
-            }
-        )
+        """Every load at this machine's pace; how many requests each sends, it says itself."""
+        return self.cells({load.label: self._paced(load, seed) for load in self.loads})
 
-    def full(self, requests: int) -> dict[str, Any]:
-        """The closed loop that keeps the batch full."""
-        arrival = {"process": "closed", "max_concurrency": self.engine["max_num_seqs"]}
-        return {"arrival": arrival, "num_requests": requests}
+    def cells(self, loads: Mapping[str, Load]) -> tuple[Cell, ...]:
+        """One cell per load, on the calibrated profile."""
+        return tuple(Cell(k, (("load", k),), self._here(load.scenario)) for k, load in loads.items())
 
-    def _capacity(self, full: dict[str, Any], seed: int) -> float:
-        """Requests per second of plain decoding at full load, simulated."""
-        (cell,) = self.cells({"full": full | {"num_requests": 200}})
-        setup = prepare(cell.scenario, cell.scenario.policies[0], seed)
-        records = simulate(setup, cell.scenario.policies[0].build(Bounds(0)))
-        return measure(records)["requests_per_s"]
+    def full(self, requests: int) -> Load:
+        """The largest load as a closed loop that keeps its batch full."""
+        load = self.largest
+        return replace(load, scenario=_full(load.scenario, requests))
+
+    def few(self) -> Load:
+        """The same load with two in flight at any time."""
+        workload = filled(self.largest.scenario.workload, 2, 4)
+        return replace(self.largest, scenario=self.largest.scenario.model_copy(update={"workload": workload}))
+
+    def _here(self, scenario: Scenario) -> Scenario:
+        about = {"profile": str(self.profile.absolute()), "drafter": self.drafter}
+        return scenario.model_copy(update=about)
+
+    def _paced(self, load: Load, seed: int) -> Load:
+        """The load with the share of this machine's capacity that it has of its own's."""
+        workload = load.scenario.workload
+        if not is_open(workload):
+            return load
+        factor = capacity_per_s(self._here(load.scenario), seed) / load.capacity_per_s
+        return replace(load, scenario=load.scenario.model_copy(update={"workload": faster(workload, factor)}))
 
 
-def _poisson(rate: float, requests: int) -> dict[str, Any]:
-    return {"arrival": {"process": "poisson", "request_rate": f"{rate:.4g}/s"}, "num_requests": requests}
+def capacity_per_s(scenario: Scenario, seed: int) -> float:
+    """Requests per second of plain decoding with a full batch, simulated on the scenario's profile."""
+    off = OffConfig()
+    full = _full(scenario, max(200, 4 * scenario.engine.max_num_seqs))
+    return measure(simulate(prepare(full, off, seed), off.build(Bounds(0))))["requests_per_s"]
+
+
+def _full(scenario: Scenario, requests: int) -> Scenario:
+    workload = filled(scenario.workload, scenario.engine.max_num_seqs, requests)
+    return scenario.model_copy(update={"workload": workload})
 
 
 def write_profile(profile: Profile, folder: Path, name: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
@@ -20,18 +20,19 @@ from calibrate.timing.peers import ALONE
 from calibrate.timing.samples import Limits
 from calibrate.validate.compare import Served, Verdict
 from calibrate.validate.measures import metrics_of, step_error
-from calibrate.validate.overhead import Overhead, fit_overhead, with_overhead
+from calibrate.validate.overhead import Overhead, OwnRun, fit_overhead
 from calibrate.validate.plan import Plan, Size, write_profile
 from calibrate.validate.wiring import Models, serve
-from sim.engine.simulate import build_replica, simulate
+from sim.cost.step_cost import StepCost
+from sim.engine.simulate import Setup, build_replica, simulate
 from sim.policies.config import Bounds, PolicyConfig
 from sim.results.run_records import RunRecords
 from sim.run import prepare
-from sim.scenario.model import Cell, Scenario
+from sim.scenario.model import Cell
 
 Say = Callable[[str], None]
 OWN_SEED = 1 << 20
-"""Requests of the runs that the engine's loop is measured on: none that is predicted."""
+"""Requests of the runs that passes and loop are measured on in the engine: none that is predicted."""
 
 
 @dataclass(frozen=True)
@@ -74,43 +75,48 @@ class Referee:
         return Models(self.parts.bench, next(iter(self.options.drafters)))
 
     def run(self, profile: Profile) -> Finding:
-        """Compare on a calibrated profile."""
-        overhead = self._overhead()
-        whole = with_overhead(profile, overhead)
-        # Another file: the simulator reads each profile once.
-        plan = replace(self.plan, profile=write_profile(whole, self.plan.profile.parent, "served"))
-        cells = plan.three_loads(self.size, self.seed)
-        anchors, runs = [self._anchor()], []
+        """Compare on a calibrated profile.
+
+        Every turn of the engine begins with runs of its own, so that calibration and what is predicted
+        lie in the same minutes; the fit to all of them is what is judged.
+        """
+        cells = self.plan.three_loads(self.size, self.seed)
+        anchors, own, runs = [self._anchor()], list[OwnRun](), []
         for number in range(self.size.runs):
             self.say(f"engine: run {number + 1} of {self.size.runs}")
-            runs.append(list(self._turn(cells, anchors)))
+            own += self._own_runs(number)
+            overhead = fit_overhead(own)
+            runs.append(list(self._turn(cells, overhead, anchors)))
         served = [
-            self._compared(*pair, each)
+            self._compared(*pair, overhead, each)
             for pair, each in zip(_pairs(cells), zip(*runs, strict=True), strict=True)
         ]
-        return Finding(Verdict(tuple(served)), whole, overhead, tuple(anchors), self.seed)
+        return Finding(Verdict(tuple(served)), profile, overhead, tuple(anchors), self.seed)
 
-    def _turn(self, cells: tuple[Cell, ...], anchors: list[float]) -> Iterator[RunRecords]:
+    def _turn(
+        self, cells: tuple[Cell, ...], overhead: Overhead, anchors: list[float]
+    ) -> Iterator[RunRecords]:
         """Every load under every policy once; an anchor after each load."""
         for cell in cells:
             for policy in cell.scenario.policies:
-                yield self._serve(cell.scenario, policy, self.seed)
+                setup = overhead.applied(prepare(cell.scenario, policy, self.seed), policy.title)
+                yield serve(setup, policy, self.models)
             anchors.append(self._anchor())
 
-    def _serve(self, scenario: Scenario, policy: PolicyConfig, seed: int) -> RunRecords:
-        return serve(prepare(scenario, policy, seed), policy, self.models)
+    def _own_runs(self, turn: int) -> Iterator[OwnRun]:
+        """Short runs under every policy, with a full batch and with few sequences."""
+        seed = OWN_SEED + self.seed + turn
+        for cell in self.plan.cells({"full": self.plan.full(self.size.own), "few": self.plan.few()}):
+            for policy in cell.scenario.policies:
+                setup = prepare(cell.scenario, policy, seed)
+                yield OwnRun(policy.title, serve(setup, policy, self.models), _cost(setup, policy))
 
-    def _overhead(self) -> Overhead:
-        """The engine's loop, from a short run under every policy (which also warms the engine up)."""
-        self.say("engine: measuring its loop")
-        (cell,) = self.plan.cells({"own": self.plan.full(self.plan.engine["max_num_seqs"])})
-        runs = [self._serve(cell.scenario, policy, OWN_SEED + self.seed) for policy in cell.scenario.policies]
-        return fit_overhead(runs)
-
-    def _compared(self, cell: Cell, policy: PolicyConfig, runs: tuple[RunRecords, ...]) -> Served:
-        setup = prepare(cell.scenario, policy, self.seed)
+    def _compared(
+        self, cell: Cell, policy: PolicyConfig, overhead: Overhead, runs: tuple[RunRecords, ...]
+    ) -> Served:
+        setup = overhead.applied(prepare(cell.scenario, policy, self.seed), policy.title)
         simulated = simulate(setup, policy.build(Bounds(setup.max_depth)))
-        cost = build_replica(simpy.Environment(), setup, policy.build(Bounds(setup.max_depth))).cost
+        cost = _cost(setup, policy)
         return Served(
             load=cell.settings[0][1],
             policy=policy.title,
@@ -124,6 +130,11 @@ class Referee:
         cell: TimedCell = self.options.grid.anchors[-1]
         samples = time_cell(self.parts.bench, self.parts.timers[cell.execution], ALONE, cell, self.limits)
         return next(each.median_us for timed, each in samples.items() if timed.pass_ == "round")
+
+
+def _cost(setup: Setup, policy: PolicyConfig) -> StepCost:
+    """The cost tables that a run is simulated with."""
+    return build_replica(simpy.Environment(), setup, policy.build(Bounds(setup.max_depth))).cost
 
 
 def _pairs(cells: tuple[Cell, ...]) -> Iterator[tuple[Cell, PolicyConfig]]:

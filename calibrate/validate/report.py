@@ -47,8 +47,11 @@ def _steps(finding: Finding) -> Iterator[str]:
         f"verify {means['verify']:+.1%}, accept {means['accept']:+.1%}, drafter and loop {means['rest']:+.1%}"
     )
     yield f"of these: {kinds}; {work}"
-    step, sequence, draft = (ns / 1e3 for ns in asdict(finding.overhead).values())
-    yield f"engine loop: {step:.0f} us a step, {sequence:.0f} us a sequence, {draft:.0f} us a draft pass"
+    found = finding.overhead
+    yield f"passes in the engine: target {found.verify:.3f}, drafter {found.draft:.3f} of those timed alone"
+    for policy, loop in found.loops.items():
+        step, sequence, draft = (ns / 1e3 for ns in asdict(loop).values())
+        yield f"its loop, {policy}: {step:.0f} us a step, {sequence:.0f} a sequence, {draft:.0f} a draft pass"
     yield f"machine: anchors moved by up to {finding.drift:.1%}"
 
 
@@ -58,11 +61,14 @@ def _rules(verdict: Verdict) -> Iterator[str]:
     yield f"{rule}: {judged - len(verdict.misses)} of {judged} hold"
     biases = ", ".join(f"{metric} {verdict.bias(metric):+.1%}" for metric in JUDGED)
     yield f"mean error over all cells (at most {BIAS:.0%}): {biases}"
+    noises = ", ".join(f"{metric} {verdict.noise(metric):.1%}" for metric in JUDGED)
+    yield f"noise of one engine run (standard deviation over all cells): {noises}"
     told, wrong = verdict.orders, verdict.wrong_orders
     yield f"pairs of policies that the engine tells apart: {len(told)}, in the wrong order: {len(wrong)}"
     for each in wrong:
         pair = f"{each.second} - {each.first}"
-        yield f"  {each.load}, {each.metric}: {pair} is {each.real:+.4g}, simulated {each.simulated:+.4g}"
+        real = f"{each.real:+.4g} (noise {each.noise:.4g})"
+        yield f"  {each.load}, {each.metric}: {pair} is {real}, simulated {each.simulated:+.4g}"
     yield "passed" if verdict.passed else "failed"
 
 

@@ -91,6 +91,7 @@ def serving_of(setup: Setup, replica: Replica) -> Serving:
         draft_for_finished=behaviour.draft_for_finished,
         draft_uniformly=behaviour.draft_uniformly,
         draft_past_end=behaviour.draft_past_end,
+        pad_queries=behaviour.pad_queries,
         tpot_limits_ns=setup.tpot_limits_ns or (0,) * len(r.classes),
     )
 

@@ -1,7 +1,4 @@
-"""``leadline against`` and ``leadline fit``: a user's own measurements beside the simulator.
-
-``against`` is a plain function with Typer's annotations, so that another command may take it over.
-"""
+"""``leadline fit``, and ``leadline validate --against``: a user's own measurements beside the simulator."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,82 +16,98 @@ if TYPE_CHECKING:
 
     from sim.against.bench import Bench
 
-_SETTINGS = {"allow_interspersed_args": True}
-"""A group takes its arguments before its options unless it is told otherwise."""
-
-against_app = typer.Typer(
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings=_SETTINGS,
-    help="Compare your own benchmark results with the simulator, and say what a difference points to.",
-)
 fit_app = typer.Typer(
     invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings=_SETTINGS,
+    # A group takes its arguments before its options unless it is told otherwise.
+    context_settings={"allow_interspersed_args": True},
+    subcommand_metavar="",
     help="Adjust a few parameters to your own benchmark results; reports the error on results held out.",
 )
 
+_OWN = "Your own results (--against)"
+
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="FILE...", help="Results of vLLM bench, AIPerf, GuideLLM, inference-perf, or CSV."
+    typer.Option(
+        "--against",
+        metavar="FILE",
+        help="A result of vLLM bench, AIPerf, GuideLLM, inference-perf, or CSV; may be repeated.",
+        rich_help_panel=_OWN,
     ),
 ]
-ScenarioName = Annotated[
-    str, typer.Option("--scenario", help="Profile, drafter, acceptance, engine and policy: file or name.")
-]
 Policy = Annotated[
-    str | None, typer.Option("--policy", help="Label of the policy that was measured (default: by depth).")
+    str | None,
+    typer.Option(
+        "--policy", help="Label of the policy that was measured (default: by depth).", rich_help_panel=_OWN
+    ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="A value of the scenario, as engine.max_num_seqs=64."),
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="A value of the scenario, as engine.max_num_seqs=64.",
+        rich_help_panel=_OWN,
+    ),
 ]
-Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests in flight, where a file lacks it.")]
-Rate = Annotated[float | None, typer.Option(min=1e-6, help="Requests per second, where a file lacks it.")]
-Poisson = Annotated[bool, typer.Option("--poisson", help="Gaps are exponential (inference-perf).")]
-Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+Seeds = Annotated[int, typer.Option(min=1, max=100, help="Simulations of each run.", rich_help_panel=_OWN)]
+Concurrency = Annotated[
+    int | None, typer.Option(min=1, help="Requests in flight, where a file lacks it.", rich_help_panel=_OWN)
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(min=1e-6, help="Requests per second, where a file lacks it.", rich_help_panel=_OWN),
+]
+Poisson = Annotated[
+    bool,
+    typer.Option("--poisson", help="Gaps are exponential (inference-perf).", rich_help_panel=_OWN),
+]
+OwnWorkload = Annotated[
+    bool,
+    typer.Option(
+        "--own-workload", help="Send the scenario's requests, not the file's.", rich_help_panel=_OWN
+    ),
+]
+Wide = Annotated[bool, typer.Option("--wide", help="Every metric.", rich_help_panel=_OWN)]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.", rich_help_panel=_OWN)]
+Load = tuple[int | None, float | None, bool]
+"""Concurrency, rate, and whether gaps are exponential: what a file may not say."""
 
 
-@against_app.callback()
-def against(
-    files: Files = None,
-    scenario: ScenarioName = "",
-    policy: Policy = None,
-    settings: Set = None,
-    seeds: Annotated[int, typer.Option(min=1, max=100, help="Simulations of each run.")] = 3,
-    concurrency: Concurrency = None,
-    rate: Rate = None,
-    poisson: Poisson = False,
-    own_workload: Annotated[
-        bool, typer.Option("--own-workload", help="Send the scenario's requests, not the file's.")
-    ] = False,
-    wide: Annotated[bool, typer.Option("--wide", help="Every metric.")] = False,
-    as_json: Json = False,
+def compare(
+    files: list[Path],
+    scenario: str,
+    policy: str | None,
+    settings: list[str] | None,
+    seeds: int,
+    load: Load,
+    own_workload: bool,
+    wide: bool,
+    as_json: bool,
 ) -> None:
     """Simulate what was measured, print both, and say which parameter the difference points to."""
-    with _messages():
-        bench = _bench(files, scenario, policy, settings, seeds, (concurrency, rate, poisson), own_workload)
-        from sim.against.diagnose import diagnose
-        from sim.against.report import comparison, comparison_data, verdicts
+    from sim.against.diagnose import diagnose
+    from sim.against.report import comparison, comparison_data, verdicts
 
-        if as_json:
-            typer.echo(json.dumps(comparison_data(bench, diagnose(bench)), indent=2))
-            return
-        _print(comparison(bench, wide))
-        _print(verdicts(diagnose(bench)))
+    bench = _bench(files, scenario, policy, settings, seeds, load, own_workload)
+    if as_json:
+        typer.echo(json.dumps(comparison_data(bench, diagnose(bench)), indent=2))
+        return
+    _print(comparison(bench, wide))
+    _print(verdicts(diagnose(bench)))
 
 
 @fit_app.callback()
 def fit(
-    files: Files = None,
-    more: Annotated[
-        list[Path] | None, typer.Option("--against", metavar="FILE", help="The same as FILE...")
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="The same as --against FILE.")
     ] = None,
-    scenario: ScenarioName = "",
+    against: Files = None,
+    scenario: Annotated[
+        str, typer.Option("--scenario", help="Profile, drafter, acceptance, engine, policy: file or name.")
+    ] = "",
     out: Annotated[
         Path | None, typer.Option(dir_okay=False, help="The adjusted scenario; a profile goes beside it.")
     ] = None,
@@ -105,38 +117,37 @@ def fit(
     ] = None,
     policy: Policy = None,
     settings: Set = None,
-    seeds: Annotated[int, typer.Option(min=1, max=100, help="Simulations of each run.")] = 2,
+    seeds: Seeds = 2,
     concurrency: Concurrency = None,
     rate: Rate = None,
     poisson: Poisson = False,
     as_json: Json = False,
 ) -> None:
     """Fit on every second load, report the error on the others, write the adjusted scenario."""
-    with _messages():
-        given = [*(more or []), *(files or [])]
-        bench = _bench(given, scenario, policy, settings, seeds, (concurrency, rate, poisson), False)
-        from sim.against.fit import fit as fit_runs
-        from sim.against.report import fit_data, fitted
-        from sim.against.write import write
-        from sim.scenario.load import find_scenario
+    from sim.against.fit import fit as fit_runs
+    from sim.against.report import fit_data, fitted
+    from sim.against.write import write
+    from sim.scenario.load import find_scenario
 
-        found = fit_runs(bench, adjust.split(",") if adjust else None)
-        if as_json:
-            typer.echo(json.dumps(fit_data(found), indent=2))
-        else:
-            _print(fitted(found))
-        if out is not None:
-            for path in write(found, find_scenario(scenario), out, f"leadline {shlex.join(sys.argv[1:])}"):
-                typer.echo(f"wrote {path}", err=True)
+    given = [*(against or []), *(files or [])]
+    bench = _bench(given, scenario, policy, settings, seeds, (concurrency, rate, poisson), False)
+    found = fit_runs(bench, adjust.split(",") if adjust else None)
+    if as_json:
+        typer.echo(json.dumps(fit_data(found), indent=2))
+    else:
+        _print(fitted(found))
+    if out is not None:
+        for path in write(found, find_scenario(scenario), out, f"leadline {shlex.join(sys.argv[1:])}"):
+            typer.echo(f"wrote {path}", err=True)
 
 
 def _bench(
-    files: list[Path] | None,
+    files: list[Path],
     scenario: str,
     policy: str | None,
     settings: list[str] | None,
     seeds: int,
-    load: tuple[int | None, float | None, bool],
+    load: Load,
     own_workload: bool,
 ) -> Bench:
     from sim.against.bench import make_bench
@@ -174,16 +185,3 @@ def _print(things: Iterator[RenderableType]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False, markup=False)
     for thing in things:
         console.print(thing)
-
-
-@contextmanager
-def _messages() -> Iterator[None]:
-    """Errors of the user's become messages with exit code 2."""
-    from calibrate.profile import ProfileError
-    from sim.errors import InputError
-
-    try:
-        yield
-    except (InputError, ProfileError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None

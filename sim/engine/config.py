@@ -43,6 +43,9 @@ class Behaviour(Config):
     pad_new_decodes: bool = Field(
         description="at a fixed depth, admissions with one token to compute carry as many empty drafts"
     )
+    pad_queries: bool = Field(
+        description="attention's queries are padded to the largest depth of the step"
+    )
     prefix_caching: bool = Field(description="KV blocks are found again by the tokens they hold")
     drop_last_hit: bool = Field(
         description="drafters that read hidden states have the last cached block computed anew"
@@ -62,6 +65,7 @@ PRESETS: Final[dict[PresetName, Behaviour]] = {
         null_block=False,
         dummy_drafts=False,
         pad_new_decodes=False,
+        pad_queries=False,
         prefix_caching=False,
         drop_last_hit=False,
         capture_sizes=(),
@@ -77,6 +81,8 @@ PRESETS: Final[dict[PresetName, Behaviour]] = {
         null_block=True,
         dummy_drafts=True,
         pad_new_decodes=True,
+        # vllm/v1/attention/backends/flash_attn.py: query_start_loc, rows of any width.
+        pad_queries=False,
         # On in vLLM. Off here, since it changes runs without shared prefixes, too: what was preempted hits.
         prefix_caching=False,
         drop_last_hit=True,
@@ -117,6 +123,7 @@ class EngineConfig(Config):
     null_block: bool | None = None
     dummy_drafts: bool | None = None
     pad_new_decodes: bool | None = None
+    pad_queries: bool | None = None
     prefix_caching: bool | None = None
     drop_last_hit: bool | None = None
     capture_sizes: tuple[int, ...] | None = None

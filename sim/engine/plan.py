@@ -30,18 +30,18 @@ class Plan(NamedTuple):
     emitters: Int64 | None
 
 
-def decode_plan(batch: RunningBatch) -> Plan:
+def decode_plan(batch: RunningBatch, pad_queries: bool) -> Plan:
     """Every sequence decodes and emits: one known token and its drafts each."""
     n = batch.n
     granted = batch.a[GRANTED, :n]
     tokens = int(np.add.reduce(granted))
     ends = batch.a[COMPUTED, :n] + granted
     context = int(np.add.reduce(ends))
-    query_context = context if tokens == n else int(granted.dot(ends))
+    query_context = context if tokens == n else _query_context(granted, ends, pad_queries)
     return Plan(n, n, tokens, tokens, context, context, query_context, 0, 0, granted - 1, None)
 
 
-def mixed_plan(batch: RunningBatch) -> Plan:
+def mixed_plan(batch: RunningBatch, pad_queries: bool) -> Plan:
     """Decodes beside prefill chunks, or sequences that got less than they wanted."""
     granted, known, computed = batch.row(GRANTED), batch.row(KNOWN), batch.row(COMPUTED)
     emitters = np.flatnonzero(granted >= known)
@@ -56,9 +56,16 @@ def mixed_plan(batch: RunningBatch) -> Plan:
         logits=int(verified.sum()) + len(emitters),
         kv_tokens=int(ends.sum()),
         context=int(ends[decode].sum()),
-        query_context=int(granted[decode].dot(ends[decode])),
+        query_context=_query_context(granted[decode], ends[decode], pad_queries),
         prefill_tokens=int(chunk.sum()),
         prefill_pairs=int((chunk * computed + chunk * (chunk + 1) // 2).sum()),
         verified=verified,
         emitters=emitters,
     )
+
+
+def _query_context(granted: Int64, ends: Int64, padded: bool) -> int:
+    """Query-key pairs of decodes, all as wide as the widest where queries are padded."""
+    if padded:
+        return int(granted.max(initial=0)) * int(ends.sum())
+    return int(granted.dot(ends))

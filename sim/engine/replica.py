@@ -59,6 +59,7 @@ class Replica:
         self.env, self.scheduler, self.batch = env, scheduler, scheduler.batch
         self.cost, self.policy, self.overhead_ns = cost, policy, overhead_ns
         self.drafting = Drafting(scheduler, cost, policy, behaviour, max_depth, tpot_limits_ns)
+        self.pad_queries = behaviour.pad_queries
         self.holes = holes
         self.journal = Journal(scheduler, keep_steps)
         self.done: Callable[[int], None] = lambda request: None
@@ -136,8 +137,8 @@ class Replica:
     def _plan(self) -> Plan:
         """Sum up what the scheduler granted."""
         if self.scheduler.uncut and not self.scheduler.prefilling:
-            return decode_plan(self.batch)
-        return mixed_plan(self.batch)
+            return decode_plan(self.batch, self.pad_queries)
+        return mixed_plan(self.batch, self.pad_queries)
 
     def _of(self, plan: Plan, row: int) -> Int64:
         """One row of the batch over the emitting sequences."""

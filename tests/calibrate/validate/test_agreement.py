@@ -37,7 +37,8 @@ class PricedEngine(Engine):
     """An engine whose steps take what the policy's cost tables say."""
 
     def spent(self, plan: Plan, drafted: Drafted) -> dict[str, int]:
-        cost, s = self.steering.batch.keywords["cost"], plan.sums()  # type: ignore[attr-defined]
+        cost = self.steering.batch.keywords["cost"]  # type: ignore[attr-defined]
+        s = plan.sums(self.serving.pad_queries)
         n, tokens, logits, context = (s[k] for k in ("sequences", "tokens", "logits", "context_tokens"))
         query, pairs, draft = s["query_context_tokens"], s["prefill_pairs"], 0
         if drafted.passes:
@@ -127,6 +128,15 @@ def test_engine_and_simulator_take_the_same_steps(models: Models, config: Policy
 def test_they_agree_without_the_habits_of_vllm(models: Models, switch: str, config: PolicyConfig) -> None:
     for seed in range(3):
         assert_alike(*run_both(random_setup(seed, DEPTH, **{switch: False}), config, models))
+
+
+def test_they_agree_on_padded_queries(models: Models) -> None:
+    for seed in range(3):
+        setup = random_setup(seed, DEPTH, pad_queries=True)
+        simulated, served = run_both(setup, CHOSEN[4], models)
+        assert_alike(simulated, served)
+        ragged = simulate(random_setup(seed, DEPTH), CHOSEN[4].build(Bounds(DEPTH)))
+        assert simulated.steps["query_context_tokens"].sum() > ragged.steps["query_context_tokens"].sum()
 
 
 def test_the_first_draft_pass_may_cover_kept_tokens_alone(models: Models) -> None:

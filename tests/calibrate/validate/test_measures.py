@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import simpy
 
 from calibrate.validate.measures import COMPARED, metrics_of, step_error
-from calibrate.validate.overhead import Overhead, fit_overhead, with_overhead
+from calibrate.validate.overhead import Loop, Overhead, OwnRun, fit_overhead
 from sim.engine.simulate import Setup, build_replica, simulate
 from sim.policies.config import Bounds, PolicyConfig
 from sim.results.run_records import RunRecords
@@ -59,24 +58,40 @@ def test_dearer_passes_show_as_such(run: tuple[Setup, RunRecords]) -> None:
     assert found.rest == pytest.approx(0, abs=1e-6)
 
 
-def test_the_loop_is_found_from_host_times() -> None:
+LOOPS = {
+    "off": Loop(5e5, 3e4, 0),
+    "static(k=2)": Loop(6e5, 3e4, 2e5),
+    "static(k=4)": Loop(9e5, 3e4, 4e5),
+}
+
+
+def test_what_the_engine_adds_is_found_in_its_runs() -> None:
+    """Passes a tenth longer, the drafter's a fifth, and a loop that differs between policies."""
     runs = []
-    for config in CHOSEN[:2]:
-        records = _burst(config)[1]
-        steps = records.steps
-        host = 500_000 + 30_000 * steps["sequences"] + 200_000 * steps["draft_passes"]
-        runs.append(_with(records, host_ns=host))
+    for config in CHOSEN[:3]:
+        setup, records = _burst(config)
+        steps, host = records.steps, _loop_ns(LOOPS[config.title], records)
+        slower = {"verify_ns": 1.1 * steps["verify_ns"], "draft_ns": 1.2 * steps["draft_ns"]}
+        cost = build_replica(simpy.Environment(), setup, config.build(Bounds(setup.max_depth))).cost
+        runs.append(OwnRun(config.title, _with(records, host_ns=host, **slower), cost))
     found = fit_overhead(runs)
-    assert vars(found) == pytest.approx({"step_ns": 5e5, "sequence_ns": 3e4, "draft_pass_ns": 2e5}, rel=1e-6)
+    assert (found.verify, found.draft) == pytest.approx((1.1, 1.2), rel=1e-6)
+    for run in runs:
+        # A fixed depth does not tell steps from passes; their sum is what counts.
+        np.testing.assert_allclose(_loop_ns(found.loops[run.policy], run.records), run.records.steps["host_ns"])
 
 
-def test_the_loop_is_charged_to_every_step_and_draft_pass() -> None:
+def test_what_the_engine_adds_is_charged_to_every_step_and_pass() -> None:
     setup, before = _burst(CHOSEN[2])
-    profile = with_overhead(setup.profile, Overhead(5e5, 3e4, 2e5))
-    changed = replace(setup, profile=profile, drafter=profile.drafters["d"])
-    after, steps = simulate(changed, CHOSEN[2].build(Bounds(DEPTH))), before.steps
-    more = _took(after) - _took(before)
-    np.testing.assert_allclose(more, 5e5 + 3e4 * steps["sequences"] + 2e5 * steps["draft_passes"], atol=2)
+    title = CHOSEN[2].title
+    after = simulate(Overhead(1.1, 1.2, LOOPS).applied(setup, title), CHOSEN[2].build(Bounds(DEPTH)))
+    more = _loop_ns(LOOPS[title], before) + 0.1 * before.steps["verify_ns"] + 0.2 * before.steps["draft_ns"]
+    np.testing.assert_allclose(_took(after) - _took(before), more, atol=4)
+
+
+def _loop_ns(loop: Loop, records: RunRecords) -> Any:
+    steps = records.steps
+    return loop.step_ns + loop.sequence_ns * steps["sequences"] + loop.draft_pass_ns * steps["draft_passes"]
 
 
 def _burst(config: PolicyConfig) -> tuple[Setup, RunRecords]:

@@ -21,7 +21,7 @@ from calibrate.validate.reference import Finding, Referee
 from sim.cli import app
 from tests.engine.modelled import linear_profile
 
-SMALL = Size(low=1, middle=2, full=3, runs=2, calibration_s=1, quick=True)
+SMALL = Size(low=1, middle=2, full=3, own=2, runs=2, calibration_s=1, quick=True)
 POLICIES = 5
 HASTY = Limits(warmup_s=0.0, settle_s=0.0, window_s=1e-4, relative=1.0, cap_s=0.01)
 
@@ -29,18 +29,12 @@ HASTY = Limits(warmup_s=0.0, settle_s=0.0, window_s=1e-4, relative=1.0, cap_s=0.
 @pytest.fixture(scope="module")
 def finding(tmp_path_factory: pytest.TempPathFactory) -> Finding:
     folder = tmp_path_factory.mktemp("validate")
-    options = cli._options("tiny", "draft", "cpu", 3, SMALL)
+    options = cli._options("tiny", "draft", "cpu", 3, SMALL, plan.REACH)
     drafters = {name: (d.kind, d.build(d.config, name)) for name, d in options.drafters.items()}
     spec = BenchSpec(options.preset.shape, drafters, max_sequences=16, max_context=256)
     parts: Any = Parts(build_bench(spec), {"cpu": CpuTimer()}, device=None, machine=None)  # type: ignore[arg-type]
     profile = _profile()
-    served = Plan(
-        plan.write_profile(profile, folder, "calibrated"),
-        "draft",
-        "greedy",
-        dict(plan.ENGINE),
-        dict(plan.LENGTHS),
-    )
+    served = Plan(plan.write_profile(profile, folder, "calibrated"), "draft", plan.built_in(SMALL))
     return Referee(options, parts, served, SMALL, seed=3, say=lambda text: None, limits=HASTY).run(profile)
 
 
@@ -64,9 +58,11 @@ def test_luck_is_shared_so_acceptance_hardly_differs(finding: Finding) -> None:
             assert cell.compared(name).engine == (cell.simulated[name],) * SMALL.runs
 
 
-def test_the_profile_that_is_judged_holds_the_engines_loop(finding: Finding) -> None:
-    assert finding.profile.target.host[-1].name == "engine loop"
-    assert finding.overhead.step_ns + finding.overhead.sequence_ns > 0
+def test_every_policy_has_a_loop_of_its_own(finding: Finding) -> None:
+    policies = [cell.policy for cell in finding.verdict.cells[:POLICIES]]
+    assert list(finding.overhead.loops) == policies
+    assert all(loop.step_ns + loop.sequence_ns > 0 for loop in finding.overhead.loops.values())
+    assert finding.overhead.verify > 0
 
 
 def test_the_report_has_every_cell_and_says_how_it_ended(finding: Finding, tmp_path: Path) -> None:
