@@ -146,6 +146,4 @@ def _order(pair: Sequence[Served], metric: str, noise: float) -> Order | None:
     least = max(a.spread, b.spread, of_means)
     if abs(real) <= least:
         return None
-    return Order(
-        pair[0].load, metric, pair[0].policy, pair[1].policy, real, b.simulated - a.simulated, least
-    )
+    return Order(pair[0].load, metric, pair[0].policy, pair[1].policy, real, b.simulated - a.simulated, least)

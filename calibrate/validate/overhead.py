@@ -2,9 +2,9 @@
 
 Calibration times passes alone. In the engine they take a little longer (other work lies between them),
 and scheduling, laying out passes, asking the policy and keeping the books come on top. Both are fitted
-to runs that nothing is predicted for: a factor on the passes of the target and of the drafter, and,
-since policies take unlike times to decide, a loop for each policy: a part per step, per sequence and
-per draft pass.
+to runs that nothing is predicted for: a factor on the passes of the target, with a part per token and
+per sequence beside it, a factor on those of the drafter, and, since policies take unlike times to
+decide, a loop for each policy: a part per step, per sequence and per draft pass.
 """
 
 from __future__ import annotations
@@ -48,41 +48,52 @@ class Loop:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Factors on passes timed alone, and the loop by policy."""
+    """Factors on passes timed alone, what the target's take beyond, and the loop by policy."""
 
     verify: float
     draft: float
     loops: dict[str, Loop]
+    token_ns: float = 0.0
+    sequence_ns: float = 0.0
 
     def applied(self, setup: Setup, policy: str) -> Setup:
         """The run as the engine takes it under ``policy``."""
         loop = self.loops[policy]
-        profile = with_loop(verify_scaled(setup.profile, self.verify), loop)
+        profile = with_loop(self._verify(setup.profile), loop)
         drafter = setup.drafter and launched(draft_scaled(setup.drafter, self.draft), loop)
         return replace(setup, profile=profile, drafter=drafter)
 
+    def _verify(self, profile: Profile) -> Profile:
+        per_ns = {"tokens": self.token_ns, "sequences": self.sequence_ns}
+        term = Term(name="in the engine", mark="measured", source=SOURCE, per_ns=per_ns)
+        scaled = verify_scaled(profile, self.verify)
+        more = {"verify": (*scaled.target.verify, term)}
+        return scaled.model_copy(update={"target": scaled.target.model_copy(update=more)})
+
 
 def fit_overhead(runs: Sequence[OwnRun]) -> Overhead:
-    """Factors as means over steps; the loop by non-negative least squares."""
-    shares = [_shares(run) for run in runs]
-    policies = dict.fromkeys(run.policy for run in runs)
-    return Overhead(
-        verify=_mean([verify for verify, _ in shares]),
-        draft=_mean([draft for _, draft in shares]),
-        loops={each: _fit_loop([run.records for run in runs if run.policy == each]) for each in policies},
+    """Least squares of relative errors over all steps, no coefficient negative."""
+    verify, token_ns, sequence_ns = _fit(
+        np.concatenate([run.records.steps["verify_ns"] for run in runs]),
+        np.concatenate([priced_steps(run.records, run.cost)[:, 0] for run in runs]),
+        *(np.concatenate([run.records.steps[name] for run in runs]) for name in ("tokens", "sequences")),
     )
+    policies = dict.fromkeys(run.policy for run in runs)
+    loops = {each: _fit_loop([run.records for run in runs if run.policy == each]) for each in policies}
+    return Overhead(verify, _draft_factor(runs), loops, token_ns, sequence_ns)
 
 
-def _shares(run: OwnRun) -> tuple[Floats, Floats]:
-    """Taken over priced, of every step's target pass and of its drafter's passes."""
-    priced, steps = priced_steps(run.records, run.cost), run.records.steps
-    drafts = steps["draft_passes"] > 0
-    return steps["verify_ns"] / priced[:, 0], steps["draft_ns"][drafts] / priced[drafts, 2]
+def _draft_factor(runs: Sequence[OwnRun]) -> float:
+    drafted = [(run.records.steps["draft_ns"], priced_steps(run.records, run.cost)[:, 2]) for run in runs]
+    took, priced = (np.concatenate(each) for each in zip(*drafted, strict=True))
+    return _fit(took[priced > 0], priced[priced > 0])[0] if np.any(priced) else 1.0
 
 
-def _mean(shares: list[Floats]) -> float:
-    every = np.concatenate(shares)
-    return float(every.mean()) if len(every) else 1.0
+def _fit(took: Floats, *columns: Floats) -> list[float]:
+    """Coefficients of the columns."""
+    found, _ = nnls(np.stack(columns, 1) / took[:, None], np.ones(len(took)))
+    coefficients: list[float] = found.tolist()
+    return coefficients
 
 
 def _fit_loop(runs: list[RunRecords]) -> Loop:

@@ -42,7 +42,7 @@ class Size:
 
 
 QUICK: Final = Size(low=5, middle=10, full=24, own=12, runs=2, calibration_s=60, quick=True)
-FULL: Final = Size(low=16, middle=40, full=72, own=24, runs=3, calibration_s=240, quick=False)
+FULL: Final = Size(low=16, middle=40, full=72, own=20, runs=3, calibration_s=240, quick=False)
 
 POLICIES: Final[tuple[Any, ...]] = (
     "off",
@@ -126,7 +126,7 @@ class Plan:
         """The load with the largest batch."""
         return max(self.loads, key=lambda load: load.scenario.engine.max_num_seqs)
 
-    def three_loads(self, size: Size, seed: int) -> tuple[Cell, ...]:
+    def cells_here(self, seed: int) -> tuple[Cell, ...]:
         """Every load at this machine's pace; how many requests each sends, it says itself."""
         return self.cells({load.label: self._paced(load, seed) for load in self.loads})
 
@@ -134,15 +134,18 @@ class Plan:
         """One cell per load, on the calibrated profile."""
         return tuple(Cell(k, (("load", k),), self._here(load.scenario)) for k, load in loads.items())
 
-    def full(self, requests: int) -> Load:
-        """The largest load as a closed loop that keeps its batch full."""
-        load = self.largest
-        return replace(load, scenario=_full(load.scenario, requests))
+    def own_loads(self, requests: int) -> tuple[Cell, ...]:
+        """The largest load as closed loops: a full batch, half of one, and two sequences."""
+        most = self.largest.scenario.engine.max_num_seqs
+        requests = max(requests, min(most, 64))
+        sizes = {"full": (most, requests), "half": (-(-most // 2), -(-requests // 2)), "few": (2, 4)}
+        return self.cells({label: self._filled(*size) for label, size in sizes.items()})
 
-    def few(self) -> Load:
-        """The same load with two in flight at any time."""
-        workload = filled(self.largest.scenario.workload, 2, 4)
-        return replace(self.largest, scenario=self.largest.scenario.model_copy(update={"workload": workload}))
+    def _filled(self, in_flight: int, requests: int) -> Load:
+        """The largest load with so many in flight at any time."""
+        scenario = self.largest.scenario
+        workload = filled(scenario.workload, in_flight, requests)
+        return replace(self.largest, scenario=scenario.model_copy(update={"workload": workload}))
 
     def _here(self, scenario: Scenario) -> Scenario:
         about = {"profile": str(self.profile.absolute()), "drafter": self.drafter}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import cycle
 from pathlib import Path
 
 import simpy
@@ -31,6 +32,8 @@ from sim.run import prepare
 from sim.scenario.model import Cell
 
 Say = Callable[[str], None]
+Pair = tuple[str, str]
+"""A load and a policy, by their names."""
 OWN_SEED = 1 << 20
 """Requests of the runs that passes and loop are measured on in the engine: none that is predicted."""
 
@@ -77,42 +80,43 @@ class Referee:
     def run(self, profile: Profile) -> Finding:
         """Compare on a calibrated profile.
 
-        Every turn of the engine begins with runs of its own, so that calibration and what is predicted
-        lie in the same minutes; the fit to all of them is what is judged.
+        Between the loads of every turn lie runs of the engine's own, so that calibration and what is
+        predicted share their minutes; the fit to all of them is what is judged.
         """
-        cells = self.plan.three_loads(self.size, self.seed)
-        anchors, own, runs = [self._anchor()], list[OwnRun](), []
+        cells, own_cells = self.plan.cells_here(self.seed), self.plan.own_loads(self.size.own)
+        self.say("engine: runs of its own")
+        own = [run for cell in own_cells for run in self._own_runs(cell, 0)]
+        anchors, served = [self._anchor()], defaultdict[Pair, list[RunRecords]](list)
+        between = cycle(own_cells)
         for number in range(self.size.runs):
             self.say(f"engine: run {number + 1} of {self.size.runs}")
-            own += self._own_runs(number)
-            overhead = fit_overhead(own)
-            runs.append(list(self._turn(cells, overhead, anchors)))
-        served = [
-            self._compared(*pair, overhead, each)
-            for pair, each in zip(_pairs(cells), zip(*runs, strict=True), strict=True)
+            for cell in cells:
+                own += self._own_runs(next(between), 1 + number)
+                for policy, records in self._serve(cell, fit_overhead(own)):
+                    served[cell.label, policy].append(records)
+                anchors.append(self._anchor())
+        overhead = fit_overhead(own)
+        compared = [
+            self._compared(cell, policy, overhead, served[cell.label, policy.title])
+            for cell in cells
+            for policy in cell.scenario.policies
         ]
-        return Finding(Verdict(tuple(served)), profile, overhead, tuple(anchors), self.seed)
+        return Finding(Verdict(tuple(compared)), profile, overhead, tuple(anchors), self.seed)
 
-    def _turn(
-        self, cells: tuple[Cell, ...], overhead: Overhead, anchors: list[float]
-    ) -> Iterator[RunRecords]:
-        """Every load under every policy once; an anchor after each load."""
-        for cell in cells:
-            for policy in cell.scenario.policies:
-                setup = overhead.applied(prepare(cell.scenario, policy, self.seed), policy.title)
-                yield serve(setup, policy, self.models)
-            anchors.append(self._anchor())
+    def _serve(self, cell: Cell, overhead: Overhead) -> Iterator[tuple[str, RunRecords]]:
+        """One load under every policy."""
+        for policy in cell.scenario.policies:
+            setup = overhead.applied(prepare(cell.scenario, policy, self.seed), policy.title)
+            yield policy.title, serve(setup, policy, self.models)
 
-    def _own_runs(self, turn: int) -> Iterator[OwnRun]:
-        """Short runs under every policy, with a full batch and with few sequences."""
-        seed = OWN_SEED + self.seed + turn
-        for cell in self.plan.cells({"full": self.plan.full(self.size.own), "few": self.plan.few()}):
-            for policy in cell.scenario.policies:
-                setup = prepare(cell.scenario, policy, seed)
-                yield OwnRun(policy.title, serve(setup, policy, self.models), _cost(setup, policy))
+    def _own_runs(self, cell: Cell, turn: int) -> Iterator[OwnRun]:
+        """A load that is not predicted, under every policy."""
+        for policy in cell.scenario.policies:
+            setup = prepare(cell.scenario, policy, OWN_SEED + self.seed + turn)
+            yield OwnRun(policy.title, serve(setup, policy, self.models), _cost(setup, policy))
 
     def _compared(
-        self, cell: Cell, policy: PolicyConfig, overhead: Overhead, runs: tuple[RunRecords, ...]
+        self, cell: Cell, policy: PolicyConfig, overhead: Overhead, runs: list[RunRecords]
     ) -> Served:
         setup = overhead.applied(prepare(cell.scenario, policy, self.seed), policy.title)
         simulated = simulate(setup, policy.build(Bounds(setup.max_depth)))
@@ -135,11 +139,6 @@ class Referee:
 def _cost(setup: Setup, policy: PolicyConfig) -> StepCost:
     """The cost tables that a run is simulated with."""
     return build_replica(simpy.Environment(), setup, policy.build(Bounds(setup.max_depth))).cost
-
-
-def _pairs(cells: tuple[Cell, ...]) -> Iterator[tuple[Cell, PolicyConfig]]:
-    for cell in cells:
-        yield from product((cell,), cell.scenario.policies)
 
 
 def calibrated(options: Options, parts: Parts, size: Size, folder: Path, say: Say) -> Profile:

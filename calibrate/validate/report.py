@@ -13,28 +13,28 @@ from calibrate.validate.compare import ALLOWED, BIAS, SPREADS, Compared, Served,
 from calibrate.validate.measures import COMPARED, JUDGED
 from calibrate.validate.reference import Finding
 
-HEAD = (
-    f"{'load':8}{'policy':20}{'metric':22}{'simulated':>10}{'engine':>10}{'spread':>8}{'error':>8}  verdict"
-)
+NUMBERS = f"{'simulated':>10}{'engine':>10}{'spread':>8}{'error':>8}  verdict"
 
 
 def lines(finding: Finding, every: bool = False) -> Iterator[str]:
     """The comparison as text: judged metrics of every cell, or all of them, then the rules."""
-    yield HEAD
-    for cell in finding.verdict.cells:
+    cells = finding.verdict.cells
+    wide = tuple(2 + max(map(len, names)) for names in zip(*((c.load, c.policy) for c in cells), strict=True))
+    yield f"{'load':{wide[0]}}{'policy':{wide[1]}}{'metric':22}{NUMBERS}"
+    for cell in cells:
         for metric in COMPARED if every else JUDGED:
-            yield _line(cell, metric)
+            yield _line(cell, metric, *wide)
     yield ""
     yield from _steps(finding)
     yield from _rules(finding.verdict)
 
 
-def _line(cell: Served, metric: str) -> str:
+def _line(cell: Served, metric: str, load: int, policy: int) -> str:
     c = cell.compared(metric)
     verdict = ("pass" if c.holds else "MISS") if metric in JUDGED else ""
     spread = c.spread / c.mean if c.mean else 0.0
     numbers = f"{c.simulated:10.4g}{c.mean:10.4g}{spread:8.1%}{c.error:+8.1%}"
-    return f"{cell.load:8}{cell.policy:20}{metric:22}{numbers}  {verdict}".rstrip()
+    return f"{cell.load:{load}}{cell.policy:{policy}}{metric:22}{numbers}  {verdict}".rstrip()
 
 
 def _steps(finding: Finding) -> Iterator[str]:
@@ -48,7 +48,9 @@ def _steps(finding: Finding) -> Iterator[str]:
     )
     yield f"of these: {kinds}; {work}"
     found = finding.overhead
-    yield f"passes in the engine: target {found.verify:.3f}, drafter {found.draft:.3f} of those timed alone"
+    beside = f"{found.token_ns / 1e3:.0f} us a token and {found.sequence_ns / 1e3:.0f} us a sequence"
+    yield f"passes in the engine, of those timed alone: target {found.verify:.3f} and {beside}"
+    yield f"                                            drafter {found.draft:.3f}"
     for policy, loop in found.loops.items():
         step, sequence, draft = (ns / 1e3 for ns in asdict(loop).values())
         yield f"its loop, {policy}: {step:.0f} us a step, {sequence:.0f} a sequence, {draft:.0f} a draft pass"

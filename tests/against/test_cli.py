@@ -1,18 +1,22 @@
-"""``leadline against`` and ``leadline fit``: tables, JSON, files, messages, exit codes."""
+"""``leadline validate --against`` and ``leadline fit``: tables, JSON, files, messages, exit codes."""
 
 from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from calibrate.validate.cli import app as validate_app
 from sim.against.bench import make_bench
-from sim.against.cli import against_app, fit_app
+from sim.against.cli import fit_app
 from sim.against.compare import lines
 from sim.against.readers import read_files
+from sim.cli import app
 from sim.scenario.load import load_scenario
 from tests.against.truth import Hidden, measured
 
@@ -24,26 +28,31 @@ CASE_1 = (
 )
 
 
-def against(*args: object) -> Result:
-    return CliRunner().invoke(against_app, [str(arg) for arg in args])
+app.add_typer(validate_app, name="validate")
+app.add_typer(fit_app, name="fit")
+
+
+def validate(*args: object) -> Result:
+    return CliRunner().invoke(app, ["validate", *map(str, args)])
 
 
 def fit(*args: object) -> Result:
-    return CliRunner().invoke(fit_app, [str(arg) for arg in args])
+    return CliRunner().invoke(app, ["fit", *map(str, args)])
 
 
 def test_files_and_options_may_come_in_any_order(tmp_path: Path) -> None:
     path, files = measured(tmp_path, Hidden(), (2, 4))
-    result = against(files[0], "--scenario", path, "--seeds", 1, files[1])
+    result = validate("--against", files[0], "--scenario", path, "--seeds", 1, "--against", files[1])
     assert result.exit_code == 0, result.output
     assert "c=2, k=3 · static(k=3)" in result.output
+    assert "c=4, k=3 · static(k=3)" in result.output
     assert "TPOT mean" in result.output
     assert "Nothing points anywhere" in result.output
 
 
 def test_json_has_every_metric_and_finding(tmp_path: Path) -> None:
     path, files = measured(tmp_path, Hidden(), (2,))
-    data = json.loads(against(files[0], "--scenario", path, "--seeds", 1, "--json").output)
+    data = json.loads(validate("--against", files[0], "--scenario", path, "--seeds", 1, "--json").output)
     metric = data["runs"][0]["metrics"]["tpot_mean_ms"]
     assert metric["error"] == pytest.approx(metric["simulated"] / metric["measured"] - 1)
     assert [each["suspect"] for each in data["findings"]] == [
@@ -77,17 +86,65 @@ def test_what_is_missing_is_said_with_exit_code_2(
 ) -> None:
     _, files = measured(tmp_path, Hidden(), (2,))
     monkeypatch.chdir(tmp_path)
-    result = against(files[0], *more)
+    result = validate("--against", files[0], *more)
     assert result.exit_code == 2
     assert message in result.output
 
 
 def test_settings_on_the_command_line_change_the_scenario(tmp_path: Path) -> None:
     path, files = measured(tmp_path, Hidden(), (4,))
-    slow = against(files[0], "--scenario", path, "--seeds", 1, "--set", "engine.step_overhead=20ms", "--json")
+    more = ("--set", "engine.step_overhead=20ms", "--json")
+    slow = validate("--against", files[0], "--scenario", path, "--seeds", 1, *more)
     finding = json.loads(slow.output)["findings"][2]
     assert finding["verdict"] == "cannot tell"
     assert "-20." in finding["text"] or "-19." in finding["text"]
+
+
+def test_options_of_the_engine_that_runs_here_are_refused_beside_results_all_at_once() -> None:
+    result = validate("--against", "x.json", "--quick", "--seed", 3, "--engine", "reference", "--out", "y")
+    assert result.exit_code == 2
+    assert [line.split()[0] for line in result.output.splitlines()] == [
+        "--engine",
+        "--quick",
+        "--seed",
+        "--out",
+    ]
+    assert "without --against" in result.output
+
+
+def test_options_of_results_are_refused_without_any() -> None:
+    result = validate("--wide", "--policy", "off", "--engine", "vllm")
+    assert result.exit_code == 2
+    assert [line.split()[0] for line in result.output.splitlines()] == ["--policy", "--wide", "--engine"]
+    assert "goes with --against FILE" in result.output
+
+
+ALONE = """
+import sys
+sys.modules["torch"] = None  # every import of it fails
+from calibrate.validate.cli import app as validate_app
+from sim.cli import app
+app.add_typer(validate_app, name="validate")
+app(["validate", *sys.argv[1:]])
+"""
+
+
+def without_torch(*args: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", ALONE, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_results_are_compared_where_torch_is_not_installed(tmp_path: Path) -> None:
+    path, files = measured(tmp_path, Hidden(), (2,))
+    done = without_torch("--against", files[0], "--scenario", path, "--seeds", 1)
+    assert done.returncode == 0, done.stderr
+    assert "TPOT mean" in done.stdout
+
+
+def test_the_engine_that_runs_here_says_that_it_needs_torch() -> None:
+    done = without_torch("--quick")
+    assert done.returncode == 2, done.stderr
+    assert "validate needs torch" in done.stderr
 
 
 # -- real runs -------------------------------------------------------------------------------------

@@ -51,6 +51,15 @@ def test_a_difference_beyond_the_noise_must_have_its_sign() -> None:
     assert not wrong.passed
 
 
+def test_noise_is_learnt_from_all_cells() -> None:
+    """Two runs may agree by chance: others at the same load say how far runs lie apart."""
+    calm = (served("a", 100, 100, 100), served("b", 99, 104, 104))
+    restless = served("c", 150, 140, 160)
+    assert len(Verdict(calm).wrong_orders) == len(JUDGED)
+    assert Verdict((*calm, restless)).noise("tpot_mean_ms") == pytest.approx((2 / 15**2 / 3) ** 0.5)
+    assert not Verdict((*calm, restless)).wrong_orders
+
+
 def test_policies_are_compared_within_one_load() -> None:
     verdict = Verdict((served("a", 1, 100, 100), served("b", 2, 300, 300, load="full")))
     assert verdict.orders == []

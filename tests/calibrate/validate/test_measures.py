@@ -78,7 +78,9 @@ def test_what_the_engine_adds_is_found_in_its_runs() -> None:
     assert (found.verify, found.draft) == pytest.approx((1.1, 1.2), rel=1e-6)
     for run in runs:
         # A fixed depth does not tell steps from passes; their sum is what counts.
-        np.testing.assert_allclose(_loop_ns(found.loops[run.policy], run.records), run.records.steps["host_ns"])
+        np.testing.assert_allclose(
+            _loop_ns(found.loops[run.policy], run.records), run.records.steps["host_ns"]
+        )
 
 
 def test_what_the_engine_adds_is_charged_to_every_step_and_pass() -> None:

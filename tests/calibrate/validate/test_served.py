@@ -50,7 +50,7 @@ def plan_of(folder: Path, path: Path, ms: float = 10.0) -> Plan:
 
 
 def served(plan: Plan) -> dict[str, Scenario]:
-    return {cell.label: cell.scenario for cell in plan.three_loads(QUICK, 1)}
+    return {cell.label: cell.scenario for cell in plan.cells_here(1)}
 
 
 def test_requests_acceptance_and_policies_are_the_users_and_profile_and_drafter_the_machines(
@@ -102,7 +102,7 @@ def test_rates_keep_their_share_of_what_the_machine_can_take(tmp_path: Path) -> 
     rates = []
     for ms in (10.0, 20.0):
         plan = plan_of(tmp_path, path, ms)
-        (cell,) = plan.three_loads(QUICK, 1)
+        (cell,) = plan.cells_here(1)
         rates.append(cell.scenario.workload.arrival.request_rate)  # type: ignore[union-attr]
         share = 2 / plan.loads[0].capacity_per_s
         assert rates[-1] / capacity_per_s(cell.scenario, 1) == pytest.approx(share)
