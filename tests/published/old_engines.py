@@ -1,8 +1,9 @@
-"""Profiles of the engines that the EAGLE-3 paper used, derived from the composed ones.
+"""Profiles of engines other than the shipped ones', derived from the composed ones.
 
 Kernels are those of the shipped composed profiles. The rest is estimated from numbers published
-elsewhere: the time of a draft pass from a depth sweep at batch 1 (vLLM PR 20780), the engine's own
-time from absolute speeds at batch 1. Nothing is fitted to the ratios by batch.
+elsewhere. For the EAGLE-3 paper: the time of a draft pass from a depth sweep at batch 1 (vLLM PR
+20780), the engine's own time from absolute speeds at batch 1; nothing is fitted to the ratios by
+batch. For the A100 study: what vLLM 0.10 takes beside its kernels on an H100.
 
     python -m tests.published.old_engines --out scenarios/published
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from calibrate.compose.evaluate import decode_shape, pass_ns
+from calibrate.compose.overheads import VLLM_010
 from calibrate.profile import Assumption, Drafter, Profile, Source, Term, load_profile, save_profile
 from sim.scenario.catalogue import locate
 
@@ -85,6 +87,46 @@ def vllm_a100() -> Profile:
     )
 
 
+def vllm_010_a100() -> Profile:
+    """An A100 without a number of the A100 study: vLLM 0.10's host, the H100's wide attention, scaled."""
+    base = _shipped("llama-3.1-8b-a100")
+    eagle = base.drafters["eagle3"]
+    drafter = eagle.model_copy(update={"first": _foreign(eagle.first), "next": _foreign(eagle.next)})
+    target = base.target.model_copy(update={"verify": _foreign(base.target.verify), "host": VLLM_010.host()})
+    wide = Assumption(
+        what="target.verify.attention_decode, drafters.eagle3.*.attention_decode",
+        value="a query-context pair of a wide verify pass costs what one of prefill does",
+        why="as on the H100, whose kernels are scaled by peak; the A100 study is left out",
+    )
+    kept = tuple(each for each in base.assumptions if "attention" not in each.what)[3:]
+    return base.model_copy(
+        update={
+            "name": "llama-3.1-8b-a100-vllm010",
+            "command": COMMAND,
+            "target": target,
+            "drafters": {"eagle3": drafter, "ngram": base.drafters["ngram"]},
+            "assumptions": (*VLLM_010.assumptions()[:3], wide, *kept),
+            "samples": (),
+            "notes": "For published cases (docs/validation.md), not for planning.",
+        }
+    )
+
+
+def _foreign(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """Terms with vLLM 0.10's launch time, and prefill's pairs in place of the study's wide attention."""
+    pair = next(term.per_ns["prefill_pairs"] for term in terms if term.name == "attention_prefill")
+    return tuple(VLLM_010.launch()[0] if term.name == "launch" else _pairs_at(term, pair) for term in terms)
+
+
+def _pairs_at(term: Term, pair: float) -> Term:
+    """Decode attention at ``pair`` ns per query-context pair; one token a sequence costs the same."""
+    if "query_context_tokens" not in term.per_ns:
+        return term
+    once = term.per_ns["query_context_tokens"] + term.per_ns["context_tokens"]
+    per = {**term.per_ns, "context_tokens": round(once - pair, 5), "query_context_tokens": pair}
+    return term.model_copy(update={"per_ns": per})
+
+
 def _derived(base: Profile, name: str, loop_ns: float, assumptions: tuple[Assumption, ...]) -> Profile:
     work = base.drafters["eagle3"].work
     drafters = {
@@ -129,7 +171,7 @@ def _shipped(name: str) -> Profile:
     return load_profile(locate("profile", name, Path()))
 
 
-PROFILES: Final = (sglang_h100, vllm_a100)
+PROFILES: Final = (sglang_h100, vllm_a100, vllm_010_a100)
 
 
 def main(arguments: list[str] | None = None) -> None:

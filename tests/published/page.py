@@ -6,12 +6,14 @@ python -m tests.published.page --groundtruth ../shared/groundtruth --out docs/va
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from string import Template
 from typing import Final
 
 from calibrate.profile import load_profile, write_atomically
+from tests.published import a100, counters, drafts, summary, surfaces
+from tests.published.judged import percent, table, verdict
 from tests.published.measure import (
     SCENARIOS,
     SGLANG,
@@ -34,7 +36,7 @@ TEXT: Final = Path(__file__).with_name("validation.md.in")
 
 DRAFTER_NAMES: Final = {"none": "none", "eagle": "EAGLE", "ngram": "n-gram"}
 BENCH_HEAD: Final = (
-    "dataset | drafter | batch | published | simulated | error | within 10 % | composed costs | error"
+    "dataset | drafter | batch | published | simulated | error | within the mark | composed costs | error"
 )
 SHARES_HEAD: Final = "drafter | batch | draft | verify | sampling and overhead"
 CROSSING_HEAD: Final = "engine | drafter | loses from, published | loses from, simulated | within a grid step"
@@ -65,15 +67,26 @@ def page(groundtruth: Path) -> str:
         "tree_order": table(ORDER_HEAD, order_rows(groundtruth)),
         "tree_growth": table(GROWTH_HEAD, growth_rows(groundtruth)),
         **tree_engine(),
+        **other_tables(groundtruth),
     }
     return Template(TEXT.read_text(encoding="utf-8")).substitute(tables)
 
 
-def table(head: str, rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; ``head`` separates its columns by bars."""
-    columns = head.count("|") + 1
-    lines = [f"| {head} |", "|" + "---|" * columns, *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines)
+def other_tables(groundtruth: Path) -> dict[str, str]:
+    """The summary, and the cases that have a module of their own."""
+    return {
+        "summary": table(summary.HEAD, summary.rows(groundtruth)),
+        "a100": table(a100.HEAD, a100.rows(groundtruth)),
+        "a100_ratios": table(a100.RATIO_HEAD, a100.ratio_rows(groundtruth)),
+        "drafts": table(drafts.HEAD, drafts.rows(groundtruth)),
+        "drafts_two": table(drafts.TWO_HEAD, drafts.two_rows(groundtruth)),
+        "golden": table(drafts.GOLDEN_HEAD, drafts.golden_rows(groundtruth)),
+        "whole": table(surfaces.HEAD, (each.line for each in surfaces.whole(groundtruth))),
+        "left_out": table(surfaces.HEAD, (each.line for each in surfaces.left_out(groundtruth))),
+        "cliff": table(surfaces.CLIFF_HEAD, surfaces.cliff_rows(groundtruth)),
+        "counters": table(counters.HEAD, counters.rows(groundtruth)),
+        **counters.readings(groundtruth),
+    }
 
 
 # -- SpecDecode-Bench ------------------------------------------------------------------------------
@@ -227,16 +240,6 @@ def tree_engine() -> dict[str, str]:
 def _padded(cells: list[str]) -> list[str]:
     """Table 5 has no batch 64."""
     return cells + [""] * (9 - len(cells))
-
-
-def percent(value: float) -> str:
-    """A signed percentage."""
-    return f"{100 * value:+.1f} %"
-
-
-def verdict(passes: bool) -> str:
-    """A word for tables."""
-    return "pass" if passes else "**miss**"
 
 
 def main(arguments: list[str] | None = None) -> None:

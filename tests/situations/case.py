@@ -37,6 +37,22 @@ class Case:
         return "reproduced" if every else f"in part: {held} of {len(self.checks)} sentences hold"
 
 
+@dataclass(frozen=True)
+class Gap:
+    """One reported situation that is not simulated: what was reported, and which mechanism is missing."""
+
+    id: str
+    title: str
+    source: str
+    reported: str
+    missing: str
+
+    @property
+    def verdict(self) -> str:
+        """A word for the overview."""
+        return "not simulated"
+
+
 def within(simulated: Sequence[float], reported: Sequence[float], band: float) -> bool:
     """Whether every value is within ``band`` of what was reported."""
     return bool(np.all(np.abs(np.subtract(simulated, reported)) <= band))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import textwrap
 
 from calibrate.profile import write_atomically
-from tests.situations.case import Case
-from tests.situations.cases import CASES
+from tests.situations.case import Case, Gap
+from tests.situations.cases import CASES, GAPS
 from tests.situations.replay import ROOT
 
 PAGE = ROOT / "docs" / "situations.md"
@@ -26,9 +26,20 @@ _RUN = """Run one: `leadline run scenarios/situations/u10-depth.yaml`. This page
 def page() -> str:
     """The whole page."""
     cases = [make() for make in CASES.values()]
-    overview = _table((("case", "question", "verdict"), *((c.id, c.title, c.verdict) for c in cases)))
+    lines = [(case.id, case.title, case.verdict) for case in cases]
+    lines += [(gap.id, gap.title, gap.verdict) for gap in GAPS]
+    overview = _table((("case", "question", "verdict"), *sorted(lines)))
     head = f"{_TITLE}\n\n{_wrapped(_INTRO)}\n\n{_wrapped(_RUN)}\n\n"
-    return head + overview + "".join(_section(case) for case in cases)
+    return head + overview + "".join(_section(case) for case in cases) + _not_simulated()
+
+
+def _not_simulated() -> str:
+    """What is missing for the rest."""
+    return "\n## Not simulated\n" + "".join(f"\n{_wrapped(_gap(gap))}\n" for gap in GAPS)
+
+
+def _gap(gap: Gap) -> str:
+    return f"**{gap.id}: {gap.title}** {gap.source}. Reported: {gap.reported}. Missing: {gap.missing}"
 
 
 def _section(case: Case) -> str:
