@@ -32,6 +32,9 @@ GROUNDTRUTH = ROOT.parent / "shared" / "groundtruth"
 needs_tables = pytest.mark.skipif(
     not GROUNDTRUTH.is_dir(), reason="the published tables are not at ../shared/groundtruth"
 )
+needs_kernels = pytest.mark.skipif(
+    not GROUNDTRUTH.with_name("data").is_dir(), reason="the kernel tables are not at ../shared/data"
+)
 STEMS = sorted(path.stem for path in SCENARIOS.glob("*.yaml"))
 
 
@@ -81,6 +84,7 @@ def test_eagle3_wins_at_every_batch_size_as_published(engine: str) -> None:
 
 
 @needs_tables
+@needs_kernels
 def test_the_page_is_what_the_scenarios_give() -> None:
     """docs/validation.md is the output of its command."""
     committed = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
