@@ -6,6 +6,9 @@ Everything heavy is imported inside the commands, so that ``leadline --help`` an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +19,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sim.results.compare import Comparison
-    from sim.run import Results
     from sim.scenario.load import Loaded
     from sim.scenario.model import Scenario
+    from sim.sweep.execute import Kind
+    from sim.sweep.results import Results
 
 
 class _Group(TyperGroup):
@@ -89,6 +93,18 @@ def _options(
     pass
 
 
+class Where(Enum):
+    """Where the workers of a sweep are: processes of this machine, or a Ray cluster."""
+
+    local = "local"
+    ray = "ray"
+
+    @property
+    def kind(self) -> Kind:
+        """The name in ``sim.sweep.execute``."""
+        return "ray" if self is Where.ray else "local"
+
+
 Named = Annotated[
     str, typer.Argument(metavar="FILE_OR_NAME", help="A scenario file, or a shipped scenario's name.")
 ]
@@ -125,7 +141,7 @@ def _counted(count: int, what: str) -> str:
 
 def _try_inputs(loaded: Loaded) -> None:
     """Draw the requests and acceptance of every cell once, so that a bad row of any file shows."""
-    from sim.run import prepare
+    from sim.sweep.prepare import prepare
 
     for cell in loaded.cells:
         prepare(cell.scenario, cell.scenario.policies[-1], cell.scenario.run.seeds[0])
@@ -197,12 +213,22 @@ def run(
     scenario: Named,
     seed: Annotated[int | None, typer.Option(min=0, help="First seed.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="How many seeds.")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Stop the seeds of a cell when its leaders are known to, for example, 2%."),
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(min=1, help="Worker processes; default: one per core. No result depends on it."),
     ] = None,
+    executor: Annotated[Where, typer.Option(help="Where the workers are.")] = Where.local,
     out: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Folder for records and summary.json.")
+        Path | None,
+        typer.Option(file_okay=False, help="Results folder; runs that it holds are not made again."),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Make the I-th of N shares of the runs into --out; compare later."),
     ] = None,
     policies: Annotated[
         str | None, typer.Option(help="Only these policies: labels, separated by commas.")
@@ -210,15 +236,25 @@ def run(
     quick: Annotated[bool, typer.Option("--quick", help="One seed and at most 300 requests.")] = False,
     wide: Annotated[bool, typer.Option("--wide", help="Every column.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Write report.html into --out.")] = False,
 ) -> None:
     """Replay a scenario under its policies and say which is best at each load."""
+    from sim.errors import InputError
     from sim.scenario.choose import Choice, read_chosen
     from sim.scenario.load import find_scenario
 
-    loaded = read_chosen(find_scenario(scenario), Choice(seed, seeds, policies, quick))
+    if out is None and (shard or report):
+        raise InputError(f"{'--shard' if shard else '--report'} writes into a results folder; add --out DIR")
+    loaded = read_chosen(find_scenario(scenario), Choice(seed, seeds, policies, quick, precision))
     _warn(loaded)
-    results = _run(loaded.scenario, jobs or _cores(), out, wide, as_json)
+    workers = jobs or _cores()
+    if shard is not None and out is not None:
+        _run_shard(loaded.scenario, shard, out, workers, executor)
+        return
+    results = _run(loaded.scenario, workers, out, executor, wide, as_json)
     _conclude(results, out, as_json)
+    if report and out is not None:
+        _report(results, out)
 
 
 def _cores() -> int:
@@ -227,26 +263,47 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _run(scenario: Scenario, jobs: int, out: Path | None, wide: bool, as_json: bool) -> Results:
-    """Run with a progress bar on stderr, printing the tables of each load as soon as it is done."""
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr with the time that is left, fed with (finished, total) runs."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from sim.results.terminal import tables
-    from sim.run import run_scenario
-
-    errors, output = Console(stderr=True), _output()
+    errors = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task(scenario.name, total=None)
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
-        def show(cell: Comparison) -> None:
-            if not as_json:
-                output.print(tables(cell, wide=wide, width=output.width))
 
-        return run_scenario(
-            scenario, jobs, out, lambda done, total: bar.update(task, completed=done, total=total), show
-        )
+def _run(
+    scenario: Scenario, jobs: int, out: Path | None, executor: Where, wide: bool, as_json: bool
+) -> Results:
+    """Run with a progress bar, printing the tables of each load as soon as it is done."""
+    from sim.results.terminal import tables
+    from sim.sweep.run import run_scenario
+
+    output = _output()
+
+    def show(cell: Comparison) -> None:
+        if not as_json:
+            output.print(tables(cell, wide=wide, width=output.width))
+
+    with _progress(scenario.name) as progress:
+        return run_scenario(scenario, jobs, out, progress, show, executor.kind)
+
+
+def _run_shard(scenario: Scenario, shard: str, out: Path, jobs: int, executor: Where) -> None:
+    from sim.errors import InputError
+    from sim.sweep.run import run_shard
+
+    part, _, parts = shard.partition("/")
+    if not (part.isdecimal() and parts.isdecimal()):
+        raise InputError(f"--shard {shard}: write I/N, for example 1/4")
+    with _progress(f"{scenario.name} {shard}") as progress:
+        found = run_shard(scenario, int(part), int(parts), out, jobs, progress, executor.kind)
+    typer.echo(f"shard {shard}: {_counted(found.made, 'run')} made, {found.present} there before", err=True)
+    typer.echo(f"run without --shard when all shards are done: --out {out}", err=True)
 
 
 def _output() -> Console:
@@ -259,21 +316,31 @@ def _output() -> Console:
 
 def _conclude(results: Results, out: Path | None, as_json: bool) -> None:
     """Print the verdicts (or the whole summary as JSON); write ``summary.json`` where a folder is given."""
-    from sim.results.store import json_text, summary, write_json
+    from sim.results.store import json_text
     from sim.results.terminal import verdicts
+    from sim.sweep.saved import save
 
-    found = summary(results.comparison, results.about)
     if out is not None:
-        write_json(out / "summary.json", found)
+        save(results, out)
     if as_json:
-        typer.echo(json_text(found), nl=False)
+        typer.echo(json_text(results.summary()), nl=False)
     else:
         _output().print(verdicts(results.comparison))
         _output().print(_basis(results.about), style="dim", highlight=False)
     for warning in results.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if out is not None:
-        typer.echo(f"records and summary.json are in {out}", err=True)
+        there = len(results.runs) - results.made
+        before = f"; {there} of {_counted(len(results.runs), 'run')} were there before" if there else ""
+        typer.echo(f"records and summary.json are in {out}{before}", err=True)
+
+
+def _report(results: Results, out: Path) -> None:
+    from sim.files import write_whole
+    from sim.report import build, html
+
+    write_whole(out / "report.html", html(build(results)))
+    typer.echo(f"wrote {out / 'report.html'}", err=True)
 
 
 def _basis(about: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
 
 import simpy
@@ -14,7 +14,12 @@ from sim.workload.requests import Requests
 
 
 class Server(Protocol):
-    """Anything that takes requests: a replica, or a router before several."""
+    """Anything that takes requests: a replica, or a front before several.
+
+    ``done`` is called with the number of each request that was answered or let go.
+    """
+
+    done: Callable[[int], None]
 
     def submit(self, sequence: Sequence) -> None:
         """Queue one request."""
@@ -36,6 +41,31 @@ class At(Event):
         super().__init__(env)
         self._ok, self._value = True, None
         env.schedule(self, URGENT, time_ns - int(env.now))
+
+
+class Process(Protocol):
+    """What runs beside the client until the last answer."""
+
+    def run(self) -> Generator[Event, None, None]:
+        """The SimPy process."""
+        ...
+
+
+def serve(
+    env: simpy.Environment,
+    requests: Requests,
+    server: Server,
+    replicas: Iterable[Process],
+    max_model_len: int,
+) -> None:
+    """Replay the requests against a server made of ``replicas``, until the last is answered."""
+    client = Client(env, requests, server, max_model_len)
+    server.done = client.done
+    env.process(client.run())
+    env.process(client.leave())
+    for replica in replicas:
+        env.process(replica.run())
+    env.run(until=client.finished)
 
 
 class Client:

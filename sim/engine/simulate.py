@@ -11,7 +11,7 @@ from calibrate.profile import Drafter, Profile
 from sim.acceptance.base import AcceptanceProcess, Path
 from sim.cost.step_cost import DraftHabits, StepCost
 from sim.engine.batch import Arena, Sequence
-from sim.engine.client import Client
+from sim.engine.client import serve
 from sim.engine.config import EngineConfig
 from sim.engine.holes import Holes
 from sim.engine.kv import BlockPool, blocks_in, blocks_in_memory, state_blocks
@@ -50,12 +50,7 @@ def simulate(setup: Setup, policy: Policy) -> RunRecords:
     """Replay the requests under one policy until the last is answered."""
     env = simpy.Environment(initial_time=0)
     replica = build_replica(env, setup, policy)
-    client = Client(env, setup.requests, replica, setup.engine.max_model_len)
-    replica.done = client.done
-    env.process(client.run())
-    env.process(client.leave())
-    env.process(replica.run())
-    env.run(until=client.finished)
+    serve(env, setup.requests, replica, [replica], setup.engine.max_model_len)
     return collect(setup, replica)
 
 
@@ -106,7 +101,7 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
 
 def _pool(setup: Setup, drafter: Drafter | None, state: int) -> BlockPool:
     """Blocks that are only counted, or found again by content."""
-    blocks = _kv_blocks(setup, drafter)
+    blocks = kv_blocks(setup.engine, setup.profile, drafter)
     if not setup.engine.behaviour.prefix_caching:
         return BlockPool(blocks)
     if state:
@@ -160,9 +155,8 @@ def _draw(processes: tuple[AcceptanceProcess, ...], sequence: Sequence) -> Path:
     return process.path(sequence.request, sequence.prompt_tokens, sequence.output_tokens)
 
 
-def _kv_blocks(setup: Setup, drafter: Drafter | None) -> int:
+def kv_blocks(engine: EngineConfig, profile: Profile, drafter: Drafter | None) -> int:
     """Usable KV blocks: as configured, or what the memory holds; less the null block."""
-    engine, profile = setup.engine, setup.profile
     if engine.kv_blocks is not None:
         blocks = engine.kv_blocks
     elif engine.kv_cache_memory is not None:

@@ -196,7 +196,7 @@ def _step_metrics(
         "output_tokens_per_s": _ratio(emitted, window.seconds),
         "preemptions": float(columns["preempted"].sum()),
         "kv_peak_share": _ratio(columns["kv_blocks"].max(initial=0), records.kv_blocks_total),
-        "busy_share": _busy_share(records.steps, window),
+        "busy_share": _busy_share(records.steps, window) / records.replicas,
         **{
             name: np.nan if values is None else _ratio(values[inside].sum(), emitted)
             for name, values in work.items()
@@ -224,9 +224,12 @@ def _step_shape(steps: Columns) -> dict[str, float]:
 
 
 def _flips(steps: Columns) -> int:
-    """How often the largest depth differs from that of the decoding step before."""
-    depth = steps["depth"][steps["decodes"] > 0]
-    return int(np.count_nonzero(np.diff(depth)))
+    """How often the largest depth differs from that of the replica's decoding step before."""
+    decoding = steps["decodes"] > 0
+    changed = np.diff(steps["depth"][decoding]) != 0
+    if "replica" in steps:
+        changed &= np.diff(steps["replica"][decoding]) == 0
+    return int(np.count_nonzero(changed))
 
 
 def _busy_share(steps: Columns, window: Window) -> float:

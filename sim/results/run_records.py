@@ -23,7 +23,9 @@ class RunRecords:
     at all, and ``unfinished`` counts all such requests. ``chunk_gaps`` pools the gaps
     between streamed chunks over all requests as (gap in ns, how often, when the second chunk came),
     three arrays of equal length.
-    ``last_arrival_ns`` is the last intended arrival, 0 in a closed loop.
+    ``last_arrival_ns`` is the last intended arrival, 0 in a closed loop. With several ``replicas``,
+    both tables have a further column ``replica``, from 0, and steps stand replica by replica;
+    ``kv_blocks_total`` and ``max_num_seqs`` are those of one.
     """
 
     requests: Columns
@@ -34,6 +36,7 @@ class RunRecords:
     last_arrival_ns: int
     kv_blocks_total: int
     max_num_seqs: int
+    replicas: int = 1
 
     def __post_init__(self) -> None:
         _check_columns("requests", self.requests, REQUEST_COLUMNS)

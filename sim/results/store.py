@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -26,12 +27,13 @@ from sim.results.run_records import Columns, RunRecords
 RUN_SCHEMA: Final = "leadline.run/1"
 SUMMARY_SCHEMA: Final = "leadline.summary/1"
 RUN_FILE: Final = "run.json"
+RECORD_FILES: Final = ("requests.parquet", "steps.parquet", "chunk_gaps.parquet")
 _ROW_GROUP: Final = 100_000
-_SCALARS: Final = ("unfinished", "last_arrival_ns", "kv_blocks_total", "max_num_seqs")
+_SCALARS: Final = ("unfinished", "last_arrival_ns", "kv_blocks_total", "max_num_seqs", "replicas")
 
 
-def write_run(directory: Path, records: RunRecords) -> None:
-    """Write one run's records into ``directory``, created if need be."""
+def write_run(directory: Path, records: RunRecords, more: Mapping[str, Any] | None = None) -> None:
+    """Write one run's records into ``directory``, created if need be; ``more`` is added to ``run.json``."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / RUN_FILE).unlink(missing_ok=True)
     gaps, counts, ends = records.chunk_gaps
@@ -43,7 +45,8 @@ def write_run(directory: Path, records: RunRecords) -> None:
         ):
             _write_parquet(connection, directory / f"{name}.parquet", columns)
     scalars = {name: getattr(records, name) for name in _SCALARS}
-    write_json(directory / RUN_FILE, {"schema": RUN_SCHEMA, "classes": list(records.classes)} | scalars)
+    about = {"schema": RUN_SCHEMA, "classes": list(records.classes)} | scalars | dict(more or {})
+    write_json(directory / RUN_FILE, about)
 
 
 def read_run(directory: Path) -> RunRecords:
@@ -176,7 +179,7 @@ def _read_parquet(connection: duckdb.DuckDBPyConnection, path: Path) -> Columns:
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` make the file beside its place, then rename it: readers see all of it or none."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         write(temporary)
         os.replace(temporary, path)

@@ -118,10 +118,19 @@ def common_warmup(runs: Sequence[RunRecords], warmup: Warmup) -> Warmup:
 
     Paired differences compare the same requests only if every policy leaves out the same ones.
     """
+    return longest_cut([own_cut(records) for records in runs], warmup) if warmup == "mser5" else warmup
+
+
+def longest_cut(cuts: Sequence[int | None], warmup: Warmup) -> Warmup:
+    """As ``common_warmup``, from the ``own_cut`` of every run."""
     if warmup != "mser5":
         return warmup
-    stable = [records for records in runs if not judge_stability(records).unstable]
-    return RequestsCut(requests=max((_mser_cut(records) for records in stable), default=0))
+    return RequestsCut(requests=max((cut for cut in cuts if cut is not None), default=0))
+
+
+def own_cut(records: RunRecords) -> int | None:
+    """Requests that MSER-5 leaves out of one run; ``None`` where it is unstable and has no say."""
+    return None if judge_stability(records).unstable else _mser_cut(records)
 
 
 def _mser_cut(records: RunRecords) -> int:

@@ -28,11 +28,13 @@ def verdict(cell: Cell, comparison: Comparison) -> str:
 
 def footnote(comparison: Comparison) -> str:
     """What the numbers stand on: seeds, interval, and the profile's error if one is stated."""
-    seeds = len(comparison.cells[0].policies[0].runs) if comparison.cells else 0
+    counts = [len(cell.policies[0].runs) for cell in comparison.cells] or [0]
+    fewest, most = min(counts), max(counts)
     label = METRICS[comparison.metric].label
     against_baseline = f"Δ {label} against {comparison.baseline}"
-    if seeds < 2:
+    if most < 2:
         return f"{against_baseline}; one seed, so no interval: chance is not ruled out"
+    seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
     text = f"{against_baseline}: paired over {seeds} seeds, ± 95 % interval"
     margin = f"; under {_share(comparison.error)} (the profile's error) is no difference"
     return text + margin if comparison.error else text

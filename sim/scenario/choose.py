@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from sim.errors import InputError
-from sim.scenario.load import Loaded, read_scenario
+from sim.scenario.load import Loaded, check_document, read_scenario
 from sim.scenario.model import Scenario
 from sim.scenario.words import did_you_mean
 from sim.workload.arrival_config import TraceArrival
@@ -24,17 +24,27 @@ class Choice:
     seeds: int | None = None
     policies: str | None = None
     quick: bool = False
+    precision: str | None = None
 
 
 def read_chosen(path: Path, choice: Choice) -> Loaded:
     """The scenario of a file as chosen; raises as ``read_scenario``, and for unknown labels."""
-    loaded = read_scenario(path)
+    return choose(read_scenario(path), choice)
+
+
+def choose(loaded: Loaded, choice: Choice) -> Loaded:
+    """A scenario as chosen; raises ``InputError`` for unknown labels, and ``ScenarioError``."""
+    scenario = loaded.scenario
     overrides = {
-        **(_quick(loaded.scenario) if choice.quick else {}),
-        **_seeds(loaded.scenario, choice),
-        **_policies(loaded.scenario, choice.policies),
+        **(_quick(scenario) if choice.quick else {}),
+        **_seeds(scenario, choice),
+        **_policies(scenario, choice.policies),
+        **({} if choice.precision is None else {"run.precision": choice.precision}),
     }
-    return read_scenario(path, overrides) if overrides else loaded
+    if not overrides:
+        return loaded
+    document = replace(loaded.document, data=dict(scenario.written))
+    return check_document(document, scenario.folder, scenario.name, overrides)
 
 
 def _seeds(scenario: Scenario, choice: Choice) -> dict[str, Any]:

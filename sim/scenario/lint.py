@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -49,15 +49,16 @@ class _View:
 
     @cached_property
     def load(self) -> Load:
-        """The cell's requests."""
-        return load_of(self.scenario.workload, self.scenario.locate)
+        """The cell's requests, at the rate of one replica."""
+        load = load_of(self.scenario.workload, self.scenario.locate)
+        return replace(load, rate_per_s=load.rate_per_s / self.scenario.fleet.replicas)
 
     @property
     def cap(self) -> int:
-        """The most requests that can run at once."""
+        """The most requests that can run at once on one replica."""
         clients = self.scenario.workload.arrival.max_concurrency
         most = self.scenario.engine.max_num_seqs
-        return most if clients is None else min(most, clients)
+        return most if clients is None else min(most, -(-clients // self.scenario.fleet.replicas))
 
     @cached_property
     def cost(self) -> StepCost:

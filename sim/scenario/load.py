@@ -102,6 +102,18 @@ def expand(scenario: Scenario) -> tuple[Cell, ...]:
     return check_document(document, scenario.folder, scenario.name).cells
 
 
+def rebuild(data: dict[str, Any], folder: Path, name: str) -> tuple[Scenario, tuple[Cell, ...]]:
+    """A scenario and its cells from the ``written`` data of one that was good; no file is looked at."""
+    dims, _ = sweep.dimensions(data)
+    filled, _ = sweep.fill(data, dims)
+
+    def built(data_of: dict[str, Any]) -> Scenario:
+        return _finished(Scenario.model_validate(data_of), folder, data, name)
+
+    plans = sweep.combinations(dims)
+    return built(filled), tuple(_cell(plan, built(sweep.apply(data, plan))) for plan in plans)
+
+
 _Built = list[tuple[sweep.Plan, Scenario]]
 
 

@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, PrivateAttr, Tag
 from calibrate.profile import Drafter, Profile
 from sim.acceptance.config import AcceptanceConfig
 from sim.engine.config import EngineConfig
+from sim.fleet.config import FleetConfig
 from sim.policies.config import PolicyConfig
 from sim.results.metrics import Slo
 from sim.scenario import catalogue
@@ -64,6 +65,7 @@ class Scenario(Config):
     acceptance: AcceptanceConfig | None = Field(default=None, description="which drafts survive verification")
     workload: ScenarioWorkload = Field(description="which requests arrive, when, and how long they are")
     engine: EngineConfig = Field(default_factory=EngineConfig, description="what the serving engine does")
+    fleet: FleetConfig = Field(default_factory=FleetConfig, description="replicas, and what routes to them")
     policies: tuple[PolicyChoice, ...] = Field(min_length=1, description="depth policies to compare")
     slo: Slo = Field(default_factory=Slo, description="limits that a good request meets, as in ttft: 500ms")
     sweep: dict[str, SweptValues] = Field(

@@ -17,21 +17,36 @@ def own_policy_problem(policy: PolicyConfig, folder: Path) -> str | None:
     if not isinstance(policy, CustomConfig):
         return None
     module, _, name = policy.policy.partition(":")
-    where = [str(folder / policy.search), *sys.path]
-    spec = _find(module.split("."), where)
+    spec = _spec(policy, folder)
     if spec is None:
         return (
             f"there is no module {module!r} in {policy.search!r} or the Python path; set search to its folder"
         )
-    if spec.origin is None or not spec.origin.endswith(".py"):
+    source = _source(spec)
+    if source is None:
         return None
     try:
-        names = _top_level(Path(spec.origin).read_text(encoding="utf-8"))
+        names = _top_level(source.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError) as error:
         return f"module {module!r} cannot be read ({error}); mend it"
     if name in names or "*" in names:
         return None
     return f"module {module!r} has no {name!r}{did_you_mean(name, names)}"
+
+
+def own_policy_file(policy: CustomConfig, folder: Path) -> Path | None:
+    """The module's source, if it has any and can be found."""
+    spec = _spec(policy, folder)
+    return None if spec is None else _source(spec)
+
+
+def _spec(policy: CustomConfig, folder: Path) -> ModuleSpec | None:
+    where = [str(folder / policy.search), *sys.path]
+    return _find(policy.policy.partition(":")[0].split("."), where)
+
+
+def _source(spec: ModuleSpec) -> Path | None:
+    return Path(spec.origin) if spec.origin is not None and spec.origin.endswith(".py") else None
 
 
 def _find(parts: list[str], where: list[str]) -> ModuleSpec | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
@@ -19,6 +20,7 @@ _METRIC_NAMES: Final[dict[MetricKey, str]] = {
     "goodput": "goodput_per_s",
 }
 _MOST_SEEDS = 1000
+_PERCENT = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*%\s*")
 _SEEDS_HINT = "write how many (seeds: 3) or which (seeds: [1, 2, 3])"
 
 
@@ -32,6 +34,22 @@ def _seeds(value: object) -> tuple[int, ...]:
     if len(set(listed)) < len(listed):
         raise ValueError("a seed is listed twice, which would count one run as two; list each once")
     return tuple(listed)
+
+
+def _percent(value: object) -> float:
+    """``2%`` as 0.02; ``ValueError`` for anything that is no percentage between 0 and 100."""
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    share = float(match[1]) / 100 if match else 0.0
+    if not 0 < share < 1:
+        raise ValueError(f"{value!r} is no precision; write a percentage, for example 2%")
+    return share
+
+
+Precision = Annotated[
+    float,
+    BeforeValidator(_percent),
+    WithJsonSchema({"type": "string", "pattern": _PERCENT.pattern, "examples": ["2%"]}),
+]
 
 
 def _is_whole(value: object) -> bool:
@@ -93,6 +111,10 @@ class RunControl(Config):
         default=None, ge=0, le=64, description="depth the engine is set up for; default: each policy's own"
     )
     metric: MetricKey = Field(default="tpot", description="what the best policy is chosen by")
+    precision: Precision | None = Field(
+        default=None,
+        description="relative half width at which a cell takes no further seed; default: all seeds",
+    )
     records: Literal["all", "summary"] = Field(
         default="all", description="keep every request and step, or the summary alone"
     )

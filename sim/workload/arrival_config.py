@@ -15,7 +15,7 @@ RateOrZeroPerS = Annotated[
     Field(ge=0),
     WithJsonSchema({"type": "string", "examples": ["0/s", "12/s"]}),
 ]
-TraceFormat = Literal["azure", "mooncake", "burstgpt", "vllm_bench", "leadline"]
+TraceFormat = Literal["azure", "mooncake", "guidellm", "burstgpt", "vllm_bench", "leadline"]
 
 
 class _Arrival(Config):

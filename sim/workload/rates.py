@@ -68,6 +68,11 @@ class RateCurve:
         """Mean rate over one pass."""
         return self.count / self.duration_s
 
+    @property
+    def peak_per_s(self) -> float:
+        """Highest rate; a segment has it at one of its ends."""
+        return float(max(self._start.max(), self._end.max()))
+
     def expected(self, time_s: float) -> float:
         """Mean number of arrivals before ``time_s``."""
         if self.repeat:

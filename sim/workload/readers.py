@@ -141,10 +141,19 @@ def burstgpt(path: Path, problems: Problems) -> Recording:
 
 def mooncake(path: Path, problems: Problems) -> Recording:
     """Mooncake traces (JSONL; milliseconds). Prefix hashes are not read."""
+    return _token_lengths(path, problems, NS_PER_MS)
+
+
+def guidellm(path: Path, problems: Problems) -> Recording:
+    """Traces that GuideLLM replays: Mooncake's rows, in seconds."""
+    return _token_lengths(path, problems, NS_PER_S)
+
+
+def _token_lengths(path: Path, problems: Problems, ns_per_unit: int) -> Recording:
     keys = ("timestamp", "input_length", "output_length")
 
     def parse(row: dict[str, Any]) -> Row:
-        arrival_ns = scaled_ns(row[keys[0]], keys[0], NS_PER_MS)
+        arrival_ns = scaled_ns(row[keys[0]], keys[0], ns_per_unit)
         return Row(arrival_ns, whole(row[keys[1]], keys[1]), whole(row[keys[2]], keys[2]))
 
     return Recording(_parsed(_json_rows(path, problems, keys), parse, problems))
@@ -261,6 +270,7 @@ def _not_one_run(error: json.JSONDecodeError) -> str:
 READERS: dict[str, Reader] = {
     "azure": azure,
     "burstgpt": burstgpt,
+    "guidellm": guidellm,
     "leadline": leadline,
     "mooncake": mooncake,
     "vllm_bench": vllm_bench,

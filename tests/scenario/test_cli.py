@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import sim.run
+import sim.sweep.run
 from sim.cli import app
 from tests.scenario.support import VALID
 
@@ -131,7 +131,7 @@ def test_an_interrupt_exits_with_130(tiny: Path, monkeypatch: pytest.MonkeyPatch
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sim.run, "run_scenario", interrupted)
+    monkeypatch.setattr(sim.sweep.run, "run_scenario", interrupted)
     done = leadline("run", tiny)
     assert done.exit_code == 130
     assert "interrupted" in done.stderr

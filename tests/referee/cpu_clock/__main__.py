@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from calibrate.profile import load_profile, save_profile, write_atomically
+from tests.referee.cpu_clock.campaign.page import own_section
 from tests.referee.cpu_clock.compare import compare_closed, compare_open
 from tests.referee.cpu_clock.costs import PROFILE, calibrated
 from tests.referee.cpu_clock.noise import pairs, step_noise
@@ -27,7 +28,8 @@ def main() -> None:
         save_profile(calibrated(load()), PROFILE)
     recorded, profile = load(), load_profile(PROFILE)
     runs = compare_open(recorded, profile, step_noise(pairs(recorded)))
-    write_atomically(options.out, page(recorded, profile, runs, compare_closed(recorded, profile)))
+    closed = compare_closed(recorded, profile)
+    write_atomically(options.out, page(recorded, profile, runs, closed, own_section()))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ of relative errors, no coefficient negative:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,11 +45,25 @@ KNOTS: Final = (1, 4, 16, 64, 256)
 MOST_TOKENS: Final = KNOTS[-1]
 FEWEST: Final = 5
 MS: Final = 1e6
-SOURCE: Final = (
-    "closed-loop runs of vLLM 0.32 on the CPU clock, tests/referee/cpu_clock/recorded/clean_steps.csv.gz"
-)
-COMMAND: Final = "python -m tests.referee.cpu_clock"
 DRAFTER: Final = "draft_model"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which recordings a profile is fitted to, when they were made, and the points of its curve."""
+
+    name: str
+    source: str
+    knots: tuple[int, ...]
+    created: str = "undated"
+    command: str = "python -m tests.referee.cpu_clock"
+
+
+CLEAN: Final = Origin(
+    "vllm-cpu-88m",
+    "closed-loop runs of vLLM 0.32 on the CPU clock, tests/referee/cpu_clock/recorded/clean_steps.csv.gz",
+    KNOTS,
+)
 
 
 @dataclass(frozen=True)
@@ -120,32 +135,35 @@ def fitted(design: Sequence[Sequence[float]], ms: Sequence[float]) -> list[float
     return [float(value) for value in found]
 
 
-def profile_of(cells: Sequence[Cell], error: StatedError | None = None) -> Profile:
+def profile_of(cells: Sequence[Cell], error: StatedError | None = None, origin: Origin = CLEAN) -> Profile:
     """The profile that fits the cells."""
     drafting = [cell for cell in cells if cell.drafts]
+    term = partial(_term, origin.source)
     host = fitted([_host_row(cell) for cell in cells], [cell.rest_ms for cell in cells])
     drafts = fitted([_draft_row(cell) for cell in drafting], [cell.draft_ms for cell in drafting])
     return Profile(
         schema=SCHEMA,
-        name="vllm-cpu-88m",
+        name=origin.name,
         kind="measured",
-        created="undated",
-        command=COMMAND,
+        created=origin.created,
+        command=origin.command,
         device=_DEVICE,
         dtype="float32",
         execution="cpu",
-        max_tokens=MOST_TOKENS,
-        target=Target(work=_WORK, verify=_verify_terms(cells), host=(_term("host", host[0], host[1:3]),)),
-        drafters={DRAFTER: _drafter(drafts, host[3:])},
+        max_tokens=origin.knots[-1],
+        target=Target(
+            work=_WORK, verify=_verify_terms(cells, origin), host=(term("host", host[0], host[1:3]),)
+        ),
+        drafters={DRAFTER: _drafter(drafts, host[3:], term)},
         error=error,
-        sources=(Source(name="vllm-cpu", what=SOURCE),),
+        sources=(Source(name="vllm-cpu", what=origin.source),),
         notes="vLLM 0.32 (vllm-cpu), eager, one thread, random weights; CPU time of the engine's thread.",
     )
 
 
-def _hats(tokens: int) -> list[float]:
+def _hats(tokens: int, knots: tuple[int, ...]) -> list[float]:
     """Weights of the curve's points at ``tokens``."""
-    return [float(np.interp(tokens, KNOTS, np.arange(len(KNOTS)) == i)) for i in range(len(KNOTS))]
+    return [float(np.interp(tokens, knots, np.arange(len(knots)) == i)) for i in range(len(knots))]
 
 
 def _host_row(cell: Cell) -> list[float]:
@@ -158,35 +176,38 @@ def _draft_row(cell: Cell) -> list[float]:
     return [1.0, cell.tokens, further, further * cell.sequences]
 
 
-def _verify_terms(cells: Sequence[Cell]) -> tuple[Term, ...]:
-    design = [[*_hats(cell.tokens), cell.query_context] for cell in cells]
+def _verify_terms(cells: Sequence[Cell], origin: Origin) -> tuple[Term, ...]:
+    design = [[*_hats(cell.tokens, origin.knots), cell.query_context] for cell in cells]
     *curve, context = fitted(design, [cell.verify_ms for cell in cells])
     ns = tuple(round(value * MS) for value in curve)
+    source = origin.source
     return (
-        Term(name="tokens", mark="measured", source=SOURCE, curve=Curve(over="tokens", x=KNOTS, ns=ns)),
+        Term(
+            name="tokens", mark="measured", source=source, curve=Curve(over="tokens", x=origin.knots, ns=ns)
+        ),
         Term(
             name="context",
             mark="measured",
-            source=SOURCE,
+            source=source,
             per_ns={"query_context_tokens": round(context * MS, 1)},
         ),
     )
 
 
-def _term(name: str, fixed_ms: float, slopes_ms: Sequence[float]) -> Term:
+def _term(source: str, name: str, fixed_ms: float, slopes_ms: Sequence[float]) -> Term:
     """A straight line; slopes are per token and per sequence."""
     variables: tuple[Variable, Variable] = ("tokens", "sequences")
     per_ns = {v: round(ms * MS, 1) for v, ms in zip(variables, slopes_ms, strict=False)}
-    return Term(name=name, mark="measured", source=SOURCE, fixed_ns=round(fixed_ms * MS), per_ns=per_ns)
+    return Term(name=name, mark="measured", source=source, fixed_ns=round(fixed_ms * MS), per_ns=per_ns)
 
 
-def _drafter(drafts: Sequence[float], host: Sequence[float]) -> Drafter:
+def _drafter(drafts: Sequence[float], host: Sequence[float], term: Callable[..., Term]) -> Drafter:
     first, each = drafts[:2], drafts[2:]
     return Drafter(
         kind=DRAFTER,
         work=_DRAFT_WORK,
-        first=(_term("first_pass", first[0], first[1:]), _term("host_of_drafting", host[0], host[1:])),
-        next=(_term("next_pass", each[0], [0.0, each[1]]),),
+        first=(term("first_pass", first[0], first[1:]), term("host_of_drafting", host[0], host[1:])),
+        next=(term("next_pass", each[0], [0.0, each[1]]),),
     )
 
 

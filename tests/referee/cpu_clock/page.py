@@ -38,14 +38,19 @@ REAL_HEAD: Final = "req/s | pair | real | predicted | noise (sd) | sign"
 
 
 def page(
-    recorded: Recorded, profile: Profile, runs: Sequence[Compared], closed: Sequence[ClosedCompared]
+    recorded: Recorded,
+    profile: Profile,
+    runs: Sequence[Compared],
+    closed: Sequence[ClosedCompared],
+    campaign: str,
 ) -> str:
-    """Markdown of finished comparisons."""
+    """Markdown of finished comparisons; ``campaign`` is the part on our own recordings."""
     found = pairs(recorded)
     noise = step_noise(found)
     ranked = orders(runs)
     tables = {
         **_costs(profile),
+        "campaign": campaign.rstrip("\n"),
         "held_out": table("held out | cells | mean | median of sizes | worst", held_rows(recorded)),
         "noise": f"{100 * noise:.1f} %",
         "noise_pairs": str(len(found)),

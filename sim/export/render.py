@@ -1,0 +1,107 @@
+"""Exported settings as text to paste, as plain data, and as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.export.build import Block, LoadExport
+from sim.export.settings import Engine
+from sim.files import write_whole
+from sim.results.compare import Difference
+from sim.results.names import METRICS
+from sim.results.words import percent
+
+
+def text(engine: Engine, loads: Sequence[LoadExport], error: float) -> str:
+    """Everything as comments and, between them, lines to paste."""
+    lines = [f"# Settings for {engine.NAME}, checked against {engine.CHECKED}."]
+    if error:
+        lines.append(f"# Gains under {100 * error:.0f} %, the profile's error, count as none.")
+    for load in loads:
+        lines += ["", f"# {load.verdict}", f"# {load.advice}", *_blocks(load)]
+    return "\n".join(lines) + "\n"
+
+
+def _blocks(load: LoadExport) -> Iterator[str]:
+    for block in load.blocks:
+        yield ""
+        yield f"# {block.role}: {block.policy}; {block.gain}"
+        yield from (f"# {note}" for note in remarks(block, load.context))
+        if block.settings.text:
+            yield block.settings.text
+        for name, content in block.settings.files.items():
+            yield f"# {name}:"
+            yield from (f"#   {line}" for line in content.splitlines())
+
+
+def remarks(block: Block, context: int) -> list[str]:
+    """What has to be known of a block: why it is empty, what it stands for, what the engine minds."""
+    if block.refused:
+        return [f"no settings: {block.refused}"]
+    found = list(block.settings.notes)
+    other = block.settings.stands_for
+    if other is not None:
+        at = f"at the mean context of {context:,} tokens" if other.policy == "per_batch_size" else ""
+        words = " ".join(filter(None, ["the nearest that this engine has is", other.title, at]))
+        found.insert(0, f"{words}; {_lost(block.lost)}")
+    return found
+
+
+def _lost(lost: Difference | None) -> str:
+    if lost is None:
+        return "what it loses was not simulated"
+    even = ", which is no difference" if lost.verdict == "no difference" else ""
+    return f"simulated against the policy itself: {METRICS[lost.metric].label} {percent(lost)}{even}"
+
+
+def data(engine: Engine, loads: Sequence[LoadExport], error: float) -> dict[str, Any]:
+    """The same as plain data, for ``--json``."""
+    return {
+        "schema": "leadline.export/1",
+        "engine": engine.NAME,
+        "checked": engine.CHECKED,
+        "error": error,
+        "loads": [
+            {
+                "load": load.load,
+                "verdict": load.verdict,
+                "advice": load.advice,
+                "worth": load.worth,
+                "context_tokens": load.context,
+                "settings": [_block(block, load.context) for block in load.blocks],
+            }
+            for load in loads
+        ],
+    }
+
+
+def _block(block: Block, context: int) -> dict[str, Any]:
+    lost = block.lost
+    return {
+        "role": block.role,
+        "policy": block.policy,
+        "gain": block.gain,
+        "text": block.settings.text,
+        "files": dict(block.settings.files),
+        "remarks": remarks(block, context),
+        "lost": None if lost is None else {"ratio": lost.ratio, "half_width": lost.ratio_half_width},
+    }
+
+
+def write(out: Path, loads: Sequence[LoadExport]) -> list[Path]:
+    """Write ``LOAD/ROLE/settings`` and the files that settings name; returns what was written."""
+    written = []
+    for number, load in enumerate(loads):
+        for block in load.blocks:
+            folder = out / f"{number}-{_name(load.load)}" / _name(block.role)
+            files = {"settings": block.settings.text + "\n", **block.settings.files}
+            for name, content in files.items():
+                write_whole(folder / name, content)
+                written.append(folder / name)
+    return written
+
+
+def _name(label: str) -> str:
+    return "".join(c if c.isalnum() or c in ".,=()-" else "_" for c in label)

@@ -1,0 +1,21 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sim.errors import InputError
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write text (as UTF-8) or bytes beside their place and rename them there, making the folder; raises ``InputError``."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    finally:
+        temporary.unlink(missing_ok=True)

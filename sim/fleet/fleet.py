@@ -1,0 +1,84 @@
+"""Several replicas of the engine behind a router, in one simulation.
+
+Replicas are SimPy processes and requests are data, as with one replica. Every replica has a policy
+of its own, which learns from what that replica serves and from nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import simpy
+
+from sim.engine.client import serve
+from sim.engine.simulate import Setup, build_replica, collect
+from sim.errors import InputError
+from sim.fleet.config import RouterName
+from sim.fleet.front import Front
+from sim.fleet.routers import ROUTERS
+from sim.policies.base import Policy
+from sim.results.run_records import Columns, RunRecords
+
+
+@dataclass(frozen=True)
+class Member:
+    """One replica of a fleet: what it runs on, and its own policy."""
+
+    setup: Setup
+    policy: Policy
+
+
+def simulate_fleet(members: Sequence[Member], router: RouterName = "least_requests") -> RunRecords:
+    """Replay requests against replicas, equal or not, until the last is answered.
+
+    One replica behind any router is the plain engine. Requests, seed and context limit are the first
+    member's; raises ``InputError`` if another member has other requests or another limit, or if
+    there is none.
+    """
+    setup = _common(members)
+    requests, limit = setup.requests, setup.engine.max_model_len
+    env = simpy.Environment(initial_time=0)
+    replicas = [build_replica(env, member.setup, member.policy) for member in members]
+    chooser = ROUTERS[router](len(members), len(requests), setup.seed)
+    serve(env, requests, Front(replicas, chooser, len(requests)), replicas, limit)
+    found = [collect(member.setup, replica) for member, replica in zip(members, replicas, strict=True)]
+    return found[0] if len(found) == 1 else merge(found, len(requests))
+
+
+def _common(members: Sequence[Member]) -> Setup:
+    """The setup whose requests all members serve."""
+    if not members:
+        raise InputError("a fleet needs at least one replica")
+    first = members[0].setup
+    for member in members[1:]:
+        if member.setup.requests is not first.requests:
+            raise InputError("replicas of one fleet serve the same requests; give each the same object")
+        if member.setup.engine.max_model_len != first.engine.max_model_len:
+            raise InputError("replicas of one fleet need the same max_model_len: any may get any request")
+    return first
+
+
+def merge(found: Sequence[RunRecords], sent: int) -> RunRecords:
+    """Records of all replicas as those of one run of ``sent`` requests."""
+    requests = _joined([records.requests for records in found])
+    order = np.argsort(requests["request"], kind="stable")
+    pooled = zip(*(records.chunk_gaps for records in found), strict=True)
+    gaps, counts, ends = (np.concatenate(columns) for columns in pooled)
+    return replace(
+        found[0],
+        requests={name: values[order] for name, values in requests.items()},
+        steps=_joined([records.steps for records in found]),
+        chunk_gaps=(gaps, counts, ends),
+        unfinished=sent - len(order),
+        kv_blocks_total=max(records.kv_blocks_total for records in found),
+        replicas=len(found),
+    )
+
+
+def _joined(tables: Sequence[Columns]) -> Columns:
+    """One table under the other, with the number of the replica."""
+    joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    lengths = [len(next(iter(table.values()))) for table in tables]
+    return {**joined, "replica": np.repeat(np.arange(len(tables), dtype=np.int64), lengths)}

@@ -1,0 +1,94 @@
+"""``leadline export`` from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sim.errors import InputError
+from sim.export.cli import app
+from sim.export.registry import ENGINES
+from tests.export.wishes import flags
+from tests.scenario.support import VALID
+
+TEXT = (
+    VALID.replace("num_requests: 500", "num_requests: 60")
+    .replace("max_num_seqs: 64", "max_num_seqs: 16")
+    .replace("  engine.max_num_seqs: [32, 64]\n", "")
+    .replace("[2/s, 4/s, 8/s]", "[4/s]")
+    .replace("  - oracle\n", "  - mlc_auto\n  - oracle\n")
+    .replace("metric: goodput", "metric: tpot")
+    .replace("warmup: {requests: 50}", "warmup: none")
+)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    path = tmp_path / "small.yaml"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def run(*args: object) -> str:
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def pasted(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_the_recommended_settings_stand_beside_best_static_and_off(small: str) -> None:
+    text = run("vllm", small)
+    lines = pasted(text)
+    assert lines
+    assert all(flags(line)["speculative-config"]["method"] == "eagle3" for line in lines)
+    assert "# leave --speculative-config out" in text
+    assert "± " in text
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_stands_for_a_policy_is_simulated_against_it(small: str, engine: str) -> None:
+    data: dict[str, Any] = json.loads(run(engine, small, "--policy", "mlc_auto", "--json"))
+    chosen = data["loads"][0]["settings"][0]
+    assert chosen["policy"] == "mlc_auto"
+    assert "the nearest that this engine has" in chosen["remarks"][0]
+    assert chosen["lost"]["ratio"] == pytest.approx(1, abs=0.5)
+
+
+def test_a_table_that_is_the_policys_own_loses_nothing(small: str) -> None:
+    """MLC's rule is a table over the batch; in vLLM's words it is the same policy, but for prefills."""
+    data = json.loads(run("vllm", small, "--policy", "mlc_auto", "--json"))
+    assert data["loads"][0]["settings"][0]["lost"]["ratio"] == pytest.approx(1, abs=0.02)
+
+
+def test_simulation_can_be_left_out(small: str) -> None:
+    assert "was not simulated" in run("vllm", small, "--policy", "mlc_auto", "--no-simulate")
+
+
+def test_settings_and_the_files_they_name_are_written(small: str, tmp_path: Path) -> None:
+    run("sglang", small, "--policy", "mlc_auto", "--no-simulate", "--out", tmp_path / "out")
+    written = sorted(str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file())
+    assert "0-4_s/chosen/speculative_adaptive.json" in written
+    assert "0-4_s/chosen/settings" in written
+    assert "0-4_s/off/settings" in written
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "leadline export ENGINE RUN_OR_SCENARIO; engines are vllm, sglang, trtllm, llamacpp"),
+        (("vlm", "SCENARIO"), "there is no engine 'vlm'; did you mean 'vllm'"),
+        (("vllm", "SCENARIO", "--cell", "9/s"), "there is no cell '9/s'"),
+        (("vllm", "SCENARIO", "--policy", "oracle"), "sees the future"),
+    ],
+)
+def test_wrong_arguments_are_named(small: str, args: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("/", "/")):
+        run(*(small if arg == "SCENARIO" else arg for arg in args))
