@@ -9,7 +9,10 @@ from sim.errors import InputError
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write text (as UTF-8) or bytes beside their place and rename them there, making the folder; raises ``InputError``."""
+    """Write text or bytes beside their place and rename them there; raises ``InputError``.
+
+    The folder is made if need be.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

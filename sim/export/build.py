@@ -103,8 +103,8 @@ class _At:
 
     def _blocks(self, found: Picks) -> Iterator[Block]:
         role = "recommended" if self.order.policy is None else "chosen"
-        if found.recommended is not None and found.recommended == found.best_static:
-            yield self._block(f"{role}, the best static", found.recommended, found)
+        if found.best_static is not None and found.recommended == found.best_static:
+            yield self._block(f"{role}, the best static", found.best_static, found)
         else:
             if found.recommended is not None:
                 yield self._block(role, found.recommended, found)

@@ -58,4 +58,6 @@ def _flags(wish: Wish, most: int, least: int, p_min: float) -> Settings:
     drafter = "" if wish.family == "mtp" else f" --spec-draft-model '{wish.model}'"
     new = f"--spec-draft-n-max {most} --spec-draft-n-min {least} --spec-draft-p-min {p_min:g}"
     old = f"--draft-max {most} --draft-min {least} --draft-p-min {p_min:g}"
-    return Settings(f"--spec-type {kind}{drafter} {new}", notes=(f"builds that still have --draft-max say {old}",))
+    return Settings(
+        f"--spec-type {kind}{drafter} {new}", notes=(f"builds that still have --draft-max say {old}",)
+    )

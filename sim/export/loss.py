@@ -8,6 +8,7 @@ from sim.policies.config import PolicyConfig
 from sim.results.compare import Cell as ComparedCell
 from sim.results.compare import Difference, PolicyResult, against
 from sim.scenario.model import Cell
+from sim.sweep.results import Finished, RunKey
 from sim.sweep.run import measured
 from sim.sweep.task import Task, run_task
 
@@ -25,7 +26,7 @@ def loss(
     """The exported policy against the wished one, paired over seeds; ``None`` if one is unstable."""
     exported = stands_for.model_copy(update={"label": LABEL})
     pair = (wished, exported)
-    runs = {}
+    runs: dict[RunKey, Finished] = {}
     for seed in seeds:
         tasks = [Task(cell, policy, seed) for policy in pair]
         runs |= measured(tasks, [run_task(task) for task in tasks])

@@ -64,6 +64,12 @@ def express(wish: Wish) -> Settings:
         return _dspark(wish, policy)
     if wish.family not in _ADAPTS:
         return _one_depth(wish)
+    return _adapting(wish)
+
+
+def _adapting(wish: Wish) -> Settings:
+    """SGLang's own adaptive strategies, or a table in their words."""
+    policy = wish.policy
     if isinstance(policy, SglangEmaConfig):
         return _adaptive(wish, policy.start, _ema(policy), policy.depth)
     if isinstance(policy, SglangThroughputAwareConfig):
@@ -172,5 +178,3 @@ def _flags(wish: Wish, steps: int, width: int = 1, tokens: int | None = None) ->
         parts.append("--speculative-ngram-max-bfs-breadth 1")
     parts.append(f"--speculative-num-draft-tokens {tokens or steps + 1}")
     return " ".join(parts)
-
-

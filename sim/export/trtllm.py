@@ -34,7 +34,9 @@ _TYPES: Final = {
 }
 _WITHOUT_MODEL: Final = ("mtp", "ngram", "suffix")
 _KEYS = "a key is the largest batch of its depth; releases before PR #10860 read it as the smallest"
-_RAISED = "the schedule's smallest batch must hold the largest depth, so small batches draft deeper than asked"
+_RAISED = (
+    "the schedule's smallest batch must hold the largest depth, so small batches draft deeper than asked"
+)
 
 
 def off() -> Settings:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sim.errors import InputError
 from sim.export.settings import Rows, Settings, Wish, deepest, static
+from sim.policies.config import PolicyConfig
 from sim.policies.dspark import DSparkConfig
 from sim.policies.per_batch_size import PerBatchSizeConfig
 from sim.policies.static import StaticConfig
@@ -58,7 +59,8 @@ def _table(wish: Wish) -> Settings:
     own = isinstance(policy, PerBatchSizeConfig)
     rows = policy.table if isinstance(policy, PerBatchSizeConfig) else wish.rows()
     exact = isinstance(policy, PerBatchSizeConfig) and policy.batch_key == "scheduled"
-    stands_for = None if exact else PerBatchSizeConfig(policy="per_batch_size", table=rows)
+    near = PerBatchSizeConfig(policy="per_batch_size", table=rows)
+    stands_for: PolicyConfig | None = None if exact else near
     if not deepest(rows):
         return Settings("", notes=off().notes, stands_for=stands_for)
     if len(rows) == 1 and not own:

@@ -50,7 +50,8 @@ def chart(found: Map) -> Any:
         f"{found.about['scenario']}, by {METRICS[found.metric].label}",
         subtitle=[
             f"Left: the stronger the colour, the more is gained (full at {100 * FULL_GAIN:.0f} %). "
-            f"Pale grey: {found.baseline} is even with the best.",
+            f"Pale grey: {found.baseline} is even with the best. Of others that are "
+            "even, the one that is so at most points.",
             "Right: the smallest depth no worse than the best. Dots were simulated, the rest lies between.",
         ],
         anchor="start",
@@ -102,19 +103,19 @@ def _scale(altair: Any, channel: str, axis: Axis | None) -> Any:
     if axis is None:
         return kind("y:Q", axis=None, scale=altair.Scale(domain=[0, 1]))
     ends = [axis.values[0], axis.values[-1]]
-    form = "%" if axis.unit == "share" else "~s"
+    form = {"share": "%", "": ".2f", "/s": ".3~g"}.get(axis.unit, ",d")
     ticks = altair.Axis(format=form, values=list(axis.values), grid=False)
     scale = altair.Scale(type="log" if axis.log else "linear", domain=ends, nice=False, zero=False)
     return kind(f"{channel}:Q", title=axis.title, axis=ticks, scale=scale)
 
 
 def _winners(found: Map, rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Colour by winner, in the order of the policies; only those that win somewhere."""
-    others = [label for label in found.policies if label != found.baseline]
-    colours = {
-        found.baseline: NEUTRAL,
-        **{label: COLOURS[i % len(COLOURS)] for i, label in enumerate(others)},
-    }
+    """Colour by winner, fixed depths in blues; only those that win somewhere."""
+    fixed = {label: depth for depth, label in found.depths.items()}
+    others = [label for label in found.policies if label not in fixed]
+    colours = {label: _blue(depth / max(found.depths)) for label, depth in fixed.items() if depth}
+    colours |= {label: COLOURS[1 + i % (len(COLOURS) - 1)] for i, label in enumerate(others)}
+    colours[found.baseline] = NEUTRAL
     colours |= {_even_text(found): _EVEN, "all unstable": _UNSTABLE}
     seen = {row["winner"] for row in rows}
     return {label: colour for label, colour in colours.items() if label in seen}
@@ -173,10 +174,10 @@ def _area(found: Map, at: At) -> dict[str, Any]:
     depth = enough(found, seen)
     if seen.best is None:
         return {"winner": "all unstable", "enough": "unstable", "stake": 1.0}
-    even = found.baseline in seen.even and seen.best != found.baseline
+    even = found.baseline in seen.even and len(seen.even) > 1
     gained = gain(found, seen)
     return {
-        "winner": _even_text(found) if even else seen.best,
+        "winner": _even_text(found) if even else found.shown(seen.even),
         "enough": "unstable" if depth is None else str(depth),
         "stake": 1.0 if even or math.isnan(gained) else round(0.3 + 0.7 * min(1.0, gained / FULL_GAIN), 3),
     }

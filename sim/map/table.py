@@ -43,9 +43,10 @@ def summary(found: Map) -> list[str]:
         f"{len(found.points)} points, {len(about['seeds'])} seeds each, decided by {label}; engine "
         f"{about['engine']}, profile {about['profile']} ({about['profile_kind']}), "
         f"drafter {about['drafter']}.",
-        f"In brackets: what the best gains over {found.baseline}, or over the next best where "
-        f"{found.baseline} is best itself. `{found.baseline} =`: even with others. Of policies that are even, "
-        "the one is shown that is so at most points.",
+        f"Gains are over {found.baseline}, or over the next best where "
+        f"{found.baseline} is best itself. `{found.baseline} =`: even with others. "
+        "Of policies that are even, the one is shown that is so at most points. In brackets: depths that "
+        "are even.",
     ]
     if found.error:
         lines.append(f"Differences under the profile's error ({100 * found.error:.0f} %) are even.")
@@ -53,11 +54,11 @@ def summary(found: Map) -> list[str]:
 
 
 def policy_text(found: Map, point: Point) -> str:
-    """``goodput (+12 %)``; ``off =`` where the baseline is even with others."""
+    """``goodput +12 %``; ``off =`` where the baseline is even with others."""
     choice = point.policy
     if choice.best is None:
         return "all unstable"
-    gain = "" if math.isnan(choice.margin) else f" ({100 * choice.margin:+.0f} %)"
+    gain = "" if math.isnan(choice.margin) else f" {100 * choice.margin:+.0f} %"
     if found.baseline in choice.even and len(choice.even) > 1:
         return f"{found.baseline} ="
     return f"{found.shown(choice.even)}{gain}"
@@ -69,7 +70,7 @@ def depth_text(found: Map, point: Point) -> str:
     if not depths:
         return "-"
     best = found.depth_of(point.depth.best)
-    return f"{best}" if len(depths) == 1 else f"{best} ({', '.join(map(str, depths))} even)"
+    return f"{best}" if len(depths) == 1 else f"{best} ({', '.join(map(str, depths))})"
 
 
 def grid(found: Map, text: Cell) -> tuple[list[str], list[list[str]]]:
@@ -77,7 +78,7 @@ def grid(found: Map, text: Cell) -> tuple[list[str], list[list[str]]]:
     at = {point.at: point for point in found.points}
     across = found.axes[0]
     down = found.axes[1] if len(found.axes) > 1 else None
-    header = [down.title if down else "", *(across.text(value) for value in across.values)]
+    header = [down.name if down else "", *(across.text(value) for value in across.values)]
     rows = []
     for value in reversed(down.values) if down else (None,):
         here = [at[(x,) if value is None else (x, value)] for x in across.values]

@@ -64,8 +64,8 @@ def plan(
     gpus_per_replica: Annotated[
         int | None, typer.Option(min=1, help="GPUs of one replica; default: the profile's.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, max=100, help="How many seeds.")] = None,
-    requests: Annotated[int, typer.Option(min=50, help="Least requests of one run.")] = 500,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="How many seeds.")] = 5,
+    requests: Annotated[int, typer.Option(min=50, help="Least requests of one run.")] = 1000,
     check: Annotated[
         bool, typer.Option("--check", help="Try the highest rate, and 1.1 times it, with other seeds.")
     ] = False,

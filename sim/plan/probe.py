@@ -25,7 +25,7 @@ from sim.units import NS_PER_S
 CONFIDENCE: Final = 0.95
 HOPELESS: Final = 1.5
 """A seed that takes this much of a limit ends the trial: no further seed would save the mean."""
-LIFETIMES: Final = 25
+LIFETIMES: Final = 40
 """A run lasts at least this many times as long as a request that is alone."""
 ALONE: Final = 60
 """Requests of the run in which each is alone."""
@@ -38,8 +38,8 @@ class Probe:
 
     ``used`` has one row per seed, one column per part of the objective. ``reason`` says why a seed
     was unstable, empty if none was. The rule: a rate *meets* the objective if no seed is unstable and
-    every part's mean lies within its limit, with the one-sided 95 % interval (Student's t over
-    seeds) on the safe side; it *misses* if a seed is unstable or the interval of a part lies beyond
+    every part's mean lies within its limit, with the whole 95 % interval (Student's t over seeds)
+    on the safe side; it *misses* if a seed is unstable or the interval of a part lies beyond
     its limit; else it is *undecided*, which a plan takes for a miss. One seed has no interval.
     """
 
@@ -56,11 +56,11 @@ class Probe:
 
     @property
     def half_width(self) -> tuple[float, ...]:
-        """Distance of the one-sided 95 % bounds from the means; 0 with one seed."""
+        """Half width of the 95 % interval of every mean; 0 with one seed."""
         seeds = len(self.used)
         if seeds < 2:
             return (0.0,) * len(self.mean)
-        scale = float(stdtrit(seeds - 1, CONFIDENCE)) / math.sqrt(seeds)
+        scale = float(stdtrit(seeds - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(seeds)
         return tuple(float(scale * each) for each in np.asarray(self.used).std(axis=0, ddof=1))
 
     @property
@@ -111,7 +111,7 @@ class Bench:
     def probe(
         self, rate_per_s: float, replicas: int, lifetime_s: float, seeds: Sequence[int] = (), longer: int = 1
     ) -> Probe:
-        """Serve a rate under the scenario's seeds, or others; a hopeless seed is the last.
+        """Serve a rate under the scenario's seeds, or others, as long as it may still meet the objective.
 
         Runs are ``longer`` times as long as they have to be.
         """
@@ -124,9 +124,10 @@ class Bench:
             used.append(self.objective.used(records, measured_requests(records, window)))
             tokens.append(_tokens_per_s(records, window))
             reason = judge_stability(records).reason
-            if reason or max(used[-1]) > HOPELESS:
+            found = Probe(rate_per_s, replicas, tuple(used), reason, float(np.mean(tokens)))
+            if max(used[-1]) > HOPELESS or (len(used) > 1 and found.outcome == "misses") or reason:
                 break
-        return Probe(rate_per_s, replicas, tuple(used), reason, float(np.mean(tokens)))
+        return found
 
     def _run(self, scenario: Scenario, replicas: int, seed: int) -> RunRecords:
         fleet = FleetConfig(replicas=replicas, router=self.router)

@@ -62,7 +62,7 @@ def _refused(plan: Plan) -> str:
 
 def footnote(plan: Plan) -> str:
     """What the numbers stand on."""
-    how = "no interval with one seed" if plan.seeds < 2 else "one-sided 95 % interval"
+    how = "no interval with one seed" if plan.seeds < 2 else "95 % interval"
     rule = f"A rate holds if every run is stable and each part is met over {plan.seeds} seeds ({how})"
     found = f"Rates are found within {100 * TOLERANCE:.0f} %; fleets are simulated whole"
     return "\n".join([f"{rule}. {found}, behind {plan.question.router}.", *plan.notes])

@@ -68,7 +68,7 @@ def _read(path: Path, base: Scenario, profile: str, drafter: str | None) -> Scen
     return read_scenario(path, values).cells[0].scenario
 
 
-def chosen(path: Path, seeds: int | None, policies: str | None) -> Loaded:
+def chosen(path: Path, seeds: int, policies: str | None) -> Loaded:
     """The scenario in a file with as many seeds, and those of its policies that are wanted."""
     return read_chosen(path, Choice(seeds=seeds, policies=policies))
 

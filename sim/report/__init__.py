@@ -1,4 +1,4 @@
-"""The report: ``build(results)`` gives plain data, the others write it as HTML, Markdown, JSON or pictures."""
+"""The report: ``build(results)`` gives plain data, the others write it in their form."""
 
 from __future__ import annotations
 

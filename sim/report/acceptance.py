@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.acceptance.survey import Survey
 from sim.engine.simulate import Setup
-from sim.report.examples import deepest_setup
+from sim.report.examples import Examples
 from sim.report.layout import Layout
 from sim.report.model import Chart, PolicyStyle, Row, Table
 from sim.report.vega import PANEL_WIDTH, SETTING, altair, finished, values
@@ -23,18 +23,20 @@ _KINDS: Final = {
 }
 
 
-def by_position(layout: Layout, seed: int, styles: Sequence[PolicyStyle]) -> Chart | None:
+def by_position(layout: Layout, examples: Examples, styles: Sequence[PolicyStyle]) -> Chart | None:
     """Share of rounds that accept each draft position; ``None`` if no policy drafts."""
     rows: list[Row] = []
     cells: list[tuple[str, ...]] = []
     for setting in layout.settings:
-        setup = deepest_setup(layout.of(setting)[0], seed)
+        setup = examples.setup(setting, layout)
         for name, shares in survivals(setup).items():
             before = np.concatenate([[1.0], shares[:-1]])
             given = np.divide(shares, before, out=np.zeros_like(shares), where=before > 0)
             for position, pair in enumerate(zip(shares.tolist(), given.tolist(), strict=True), 1):
                 where = {"setting": setting, "class": name, "position": position}
-                rows += [{**where, "kind": k, "share": round(v, 4)} for k, v in zip(_KINDS, pair, strict=True)]
+                rows += [
+                    {**where, "kind": k, "share": round(v, 4)} for k, v in zip(_KINDS, pair, strict=True)
+                ]
                 cells.append((setting or "all", name, str(position), *(number(v) for v in pair)))
     if not rows:
         return None
@@ -56,8 +58,8 @@ def by_position(layout: Layout, seed: int, styles: Sequence[PolicyStyle]) -> Cha
     title = "How far do drafts survive?"
     text = f"{title} Share of rounds that accept each draft position, of all and of those that got so far."
     note = (
-        f"Rounds at full depth over {REQUESTS} requests of seed {seed}, from the acceptance source that the scenario "
-        "names. vLLM's counter per position is the first of the two lines."
+        f"Rounds at full depth over {REQUESTS} requests of seed {examples.seed}, drawn from the scenario's source. "
+        "vLLM's counter per position is the first of the two lines."
     )
     columns = ("setting", "class", "position", *_KINDS)
     classes = len({row["class"] for row in rows})
@@ -75,7 +77,8 @@ def survivals(setup: Setup) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np
         rows = np.flatnonzero(requests.class_id == number_)[:REQUESTS].tolist()
         process = setup.processes[number_]
         runs = [
-            process.path(row, int(requests.prompt_tokens[row]), int(requests.output_tokens[row])).run for row in rows
+            process.path(row, int(requests.prompt_tokens[row]), int(requests.output_tokens[row])).run
+            for row in rows
         ]
         if runs:
             found[name] = Survey(runs).survival(depth)

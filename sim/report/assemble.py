@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from calibrate.profile import ProfileError
+from sim.errors import InputError
 from sim.report.acceptance import by_position
 from sim.report.breakdown import breakdown
 from sim.report.compare_charts import forest, latency, pareto, regret
@@ -17,6 +19,7 @@ from sim.report.provenance import sources, warnings
 from sim.report.styles import styles
 from sim.report.tables import load_tables
 from sim.report.timeline import MOST_POLICIES, timeline
+from sim.report.vega import altair
 from sim.report.verdict import ranges, sentences
 from sim.results.compare import Comparison
 from sim.results.words import footnote, verdict
@@ -27,38 +30,52 @@ if TYPE_CHECKING:
 
 def build(results: Results) -> Report:
     """Everything the report says; raises ``InputError`` without the extra ``report``."""
+    altair()
     comparison = results.comparison
     layout = lay_out(results.cells, comparison)
     drawn = styles(comparison)
+    charts, missing = _charts(layout, results, drawn)
     return Report(
         title=results.scenario.name,
         description=results.scenario.description,
         verdict=sentences(layout, comparison),
         loads=tuple(verdict(place.compared, comparison) for place in layout.places),
         basis=footnote(comparison),
-        warnings=warnings(layout, results),
+        warnings=(*warnings(layout, results), *missing),
         policies=drawn,
         settings=layout.settings,
-        charts=_charts(layout, results, drawn),
+        charts=charts,
         tables=load_tables(layout, comparison),
         sources=sources(layout, results),
     )
 
 
-def _charts(layout: Layout, results: Results, drawn: Sequence[PolicyStyle]) -> tuple[Chart, ...]:
+def _charts(
+    layout: Layout, results: Results, drawn: Sequence[PolicyStyle]
+) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
+    """The charts, and what is said of those that a missing file keeps from being made."""
     comparison, examples = results.comparison, Examples(results)
-    found = (
-        latency(layout, comparison, drawn),
-        forest(layout, comparison, drawn),
-        pareto(layout, comparison, drawn),
-        depth_breadth(layout, examples, drawn),
-        timeline(layout, examples, leading(layout, comparison), drawn),
-        breakdown(layout, examples, drawn),
-        by_position(layout, examples.seed, drawn),
-        regret(layout, comparison, drawn),
-        crossover(layout, examples.seed, drawn),
-    )
-    return tuple(chart for chart in found if chart is not None)
+    lines = leading(layout, comparison)
+    makers: dict[str, Callable[[], Chart | None]] = {
+        "latency": lambda: latency(layout, comparison, drawn),
+        "differences": lambda: forest(layout, comparison, drawn),
+        "throughput": lambda: pareto(layout, comparison, drawn),
+        "depth and breadth": lambda: depth_breadth(layout, examples, drawn),
+        "depth over time": lambda: timeline(layout, examples, lines, drawn),
+        "step breakdown": lambda: breakdown(layout, examples, drawn),
+        "acceptance by position": lambda: by_position(layout, examples, drawn),
+        "regret": lambda: regret(layout, comparison, drawn),
+        "batch and context": lambda: crossover(layout, examples, drawn),
+    }
+    charts, missing = [], []
+    for name, make in makers.items():
+        try:
+            chart = make()
+        except (InputError, ProfileError) as error:
+            missing.append(f"The chart of {name} is left out: {error}")
+        else:
+            charts += [chart] if chart is not None else []
+    return tuple(charts), tuple(missing)
 
 
 def leading(layout: Layout, comparison: Comparison) -> list[str]:

@@ -14,7 +14,8 @@ import numpy as np
 
 from calibrate.profile import Profile, Term
 from sim.cost.breakdown import breakdown_ns
-from sim.report.examples import Example, Examples, replica_of
+from sim.cost.step_cost import StepCost
+from sim.report.examples import Example, Examples
 from sim.report.layout import Layout
 from sim.report.model import Chart, PolicyStyle, Row, Table
 from sim.report.vega import PANEL_WIDTH, SETTING, SHOWN, altair, finished, label_width, rounded, values
@@ -40,7 +41,14 @@ def breakdown(layout: Layout, examples: Examples, styles: Sequence[PolicyStyle])
     stable = [(place, p.label) for place in drawn for p in place.compared.policies if not p.unstable]
     found = [(place, label, parts_ms(examples.of(place, label))) for place, label in stable]
     rows: list[Row] = [
-        {"setting": place.setting, "load": place.load, "policy": label, "part": part, "ms": rounded(ms), "rank": i}
+        {
+            "setting": place.setting,
+            "load": place.load,
+            "policy": label,
+            "part": part,
+            "ms": rounded(ms),
+            "rank": i,
+        }
         for place, label, parts in found
         for i, (part, ms) in enumerate(parts.items())
         if ms > 0
@@ -74,8 +82,9 @@ def breakdown(layout: Layout, examples: Examples, styles: Sequence[PolicyStyle])
         for place, label, parts in found
     )
     note = (
-        f"Seed {examples.seed}, all steps, prompts included. Waste is what the steps would have saved without the "
-        "tokens that gave no output, and the drafter's time for rejected drafts; below the ridge the former is small."
+        f"Seed {examples.seed}, all steps, prompts included. Waste is what the steps would have saved "
+        "without the tokens that gave no output, and the drafter's time for rejected drafts; below the ridge the "
+        "former is small."
     )
     spec = finished(chart, styles, layout.settings, text)
     margin = label_width([style.label for style in styles])
@@ -85,16 +94,16 @@ def breakdown(layout: Layout, examples: Examples, styles: Sequence[PolicyStyle])
 
 def parts_ms(example: Example) -> dict[str, float]:
     """Mean ms per step of every part of ``PARTS``; together they are the mean step."""
-    setup, steps = example.setup, example.records.steps
+    steps, profile, drafter = example.records.steps, example.profile, example.drafter
     count = max(len(steps["tokens"]), 1)
-    whole = breakdown_ns(steps, setup.profile, setup.drafter)
-    useful = breakdown_ns(_without_waste(example), setup.profile, setup.drafter)
+    whole = breakdown_ns(steps, profile, drafter)
+    useful = breakdown_ns(_without_waste(example), profile, drafter)
     drafted, accepted = int(steps["drafted"].sum()), int(steps["accepted"].sum())
     useful["draft"] = whole.get("draft", 0.0) * (accepted / drafted if drafted else 1.0)
     found = dict.fromkeys(PARTS, 0.0)
     for name, ns in whole.items():
         kept = min(ns, useful.get(name, 0.0)) if not name.startswith("host.") else ns
-        found[_part(name, setup.profile)] += kept
+        found[_part(name, profile)] += kept
         found[WASTE] += ns - kept
     return {part: ns / count / NS_PER_MS for part, ns in found.items()}
 
@@ -104,12 +113,13 @@ def _without_waste(example: Example) -> Columns:
     steps = example.records.steps
     vain = np.clip(steps["logits"] - steps["emitted"], 0, steps["drafted"])
     tokens = steps["tokens"] - vain
+    cost = StepCost(example.profile, None, int(tokens.max(initial=1)), example.capture_sizes)
     decode_tokens = np.maximum(steps["tokens"] - steps["prefill_tokens"], 1)
     share = (decode_tokens - vain) / decode_tokens
     return {
         **steps,
         "tokens": tokens,
-        "padded_tokens": replica_of(example.setup).cost.padded_array[tokens],
+        "padded_tokens": cost.padded_array[tokens],
         "logits": steps["logits"] - vain,
         "query_context_tokens": np.rint(steps["query_context_tokens"] * share).astype(np.int64),
     }
@@ -126,4 +136,6 @@ def _part(name: str, profile: Profile) -> str:
 
 def _is_attention(term: Term) -> bool:
     """Whether a term is what reading the context costs; a term that holds both counts as weights."""
-    return "attention" in term.name or (term.curve is None and bool(term.per_ns) and set(term.per_ns) <= _CONTEXT)
+    return "attention" in term.name or (
+        term.curve is None and bool(term.per_ns) and set(term.per_ns) <= _CONTEXT
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from sim.map.model import Map
     from sim.report.model import Report
 
 app = typer.Typer(
@@ -35,7 +36,9 @@ def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `leadline run --out` made.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Where to (default: in RUN). For png a folder; - prints md or json."),
+        typer.Option(
+            "--out", metavar="FILE", help="Where to (default: in RUN). For png a folder; - prints md or json."
+        ),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.html,
     explorer: Annotated[
@@ -58,7 +61,12 @@ def report(
     typer.echo(f"wrote {written}", err=True)
 
 
-_DEFAULT = {Format.html: "report.html", Format.md: "report.md", Format.json: "report.json", Format.png: "pictures"}
+_DEFAULT = {
+    Format.html: "report.html",
+    Format.md: "report.md",
+    Format.json: "report.json",
+    Format.png: "pictures",
+}
 
 
 def write(built: Report, form: Format, out: Path, explorer: Path | None = None) -> Path:
@@ -89,10 +97,9 @@ def _text(built: Report, form: Format, explorer: Path | None) -> str:
     return html(built, _map(explorer))
 
 
-def _map(path: Path | None) -> object:
+def _map(path: Path | None) -> Map | None:
     if path is None:
         return None
     from sim.map import read
 
     return read(path)
-

@@ -54,13 +54,17 @@ def latency(layout: Layout, comparison: Comparison, styles: Sequence[PolicyStyle
         marks.insert(0, base.mark_line(strokeWidth=1.5).encode(y=y, strokeDash=dash(styles)))
     panel = alt.layer(*marks).properties(width=PANEL_WIDTH, height=PANEL_HEIGHT)
     chart = (
-        panel.facet(data=values(rows), facet=alt.Facet("metric:N", title=None, sort=[axis_title(n) for n in names]), columns=2)
+        panel.facet(
+            data=values(rows),
+            facet=alt.Facet("metric:N", title=None, sort=[axis_title(n) for n in names]),
+            columns=2,
+        )
         .resolve_scale(y="independent")
         .transform_filter(SHOWN)
         .transform_filter(SETTING)
     )
     title = "How do latency and goodput change with the load?"
-    text = f"{title} {len(names)} panels, one line per policy over {layout.axis}, with 95 % intervals over seeds."
+    text = f"{title} {len(names)} panels, a line per policy over {layout.axis}, with 95 % intervals."
     columns = ("load", "policy", *(axis_title(name) for name in names))
     cells = tuple(
         (place.name, policy.label, *(_mean(policy, name) for name in names))
@@ -89,12 +93,16 @@ def pareto(layout: Layout, comparison: Comparison, styles: Sequence[PolicyStyle]
     alt = altair()
     x = alt.X("tpot:Q", title="time per output token, mean (ms)", scale=alt.Scale(zero=False))
     y = alt.Y("tokens:Q", title="output tokens per second", scale=alt.Scale(zero=False))
-    tip = [alt.Tooltip(f"{n}:{t}") for n, t in (("policy", "N"), ("load", "N"), ("tokens", "Q"), ("tpot", "Q"))]
+    tip = [
+        alt.Tooltip(f"{n}:{t}") for n, t in (("policy", "N"), ("load", "N"), ("tokens", "Q"), ("tpot", "Q"))
+    ]
     base = alt.Chart().encode(x=x, y=y)
     lines = base.mark_line(strokeWidth=1, opacity=0.6).encode(
         color=colour(styles), strokeDash=dash(styles), order="value:Q"
     )
-    marks = base.mark_point(size=55, filled=True, opacity=1).encode(color=colour(styles), shape=shape(styles), tooltip=tip)
+    marks = base.mark_point(size=55, filled=True, opacity=1).encode(
+        color=colour(styles), shape=shape(styles), tooltip=tip
+    )
     edge = (
         alt.Chart(values(front))
         .mark_line(interpolate="step-before", strokeWidth=7, opacity=0.18, color=styles[0].colour)
@@ -133,7 +141,9 @@ def forest(layout: Layout, comparison: Comparison, styles: Sequence[PolicyStyle]
     title = f"By how much does each policy differ from {comparison.baseline} in {label}?"
     axis = f"{label} against {comparison.baseline} (%)"
     better = "left" if METRICS[comparison.metric].better == "lower" else "right"
-    margin = " The grey band is the profile's error: inside it, policies are even." if comparison.error else ""
+    margin = (
+        " The grey band is the profile's error: inside it, policies are even." if comparison.error else ""
+    )
     note = f"{better.capitalize()} of zero is better. Bars are paired 95 % intervals.{margin}"
     rows = [_relative(place, policy, found, 1.0) for place, policy, found in pairs]
     return _dots("forest", title, axis, note, rows, pairs, layout, comparison.error, styles)
@@ -155,7 +165,7 @@ def regret(layout: Layout, comparison: Comparison, styles: Sequence[PolicyStyle]
     if bound is None:
         note = "No oracle is among the policies, so the loss is against the best of each load."
     else:
-        note = f"{bound} knows which drafts will be accepted: no policy can be like it, and it chooses step by step."
+        note = f"{bound} knows which drafts will be accepted: no real policy can be like it."
     rows = [_relative(place, policy, found, sign) for place, policy, found in pairs]
     axis = f"loss in {label} against {of} (%)"
     return _dots("regret", title, axis, note, rows, pairs, layout, comparison.error, styles)
@@ -221,7 +231,9 @@ def _dots(
         ),
         once.mark_rule(color="#888").encode(x=alt.datum(0)),
         base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=axis), x2="high:Q"),
-        base.mark_point(size=55, filled=True, opacity=1).encode(x="change:Q", shape=shape(styles), tooltip=tip),
+        base.mark_point(size=55, filled=True, opacity=1).encode(
+            x="change:Q", shape=shape(styles), tooltip=tip
+        ),
     )
     count = max(len(layout.panels(s)) for s in layout.settings)
     chart = (
@@ -289,7 +301,9 @@ def _mean(policy: PolicyResult, name: str) -> str:
 
 def _front(points: list[Row], setting: str, bounds: set[str]) -> list[Row]:
     """Points that no other one beats in both, from the shortest time per token up."""
-    own = [p for p in points if p["setting"] == setting and p["policy"] not in bounds and p["tpot"] is not None]
+    own = [
+        p for p in points if p["setting"] == setting and p["policy"] not in bounds and p["tpot"] is not None
+    ]
     front: list[Row] = []
     for point in sorted(own, key=lambda p: (p["tpot"], -p["tokens"])):
         if not front or point["tokens"] > front[-1]["tokens"]:
@@ -298,7 +312,9 @@ def _front(points: list[Row], setting: str, bounds: set[str]) -> list[Row]:
 
 
 def _unstable_note(layout: Layout) -> str:
-    named = [f"{p.label} at {place.name}" for place in layout.places for p in place.compared.policies if p.unstable]
+    named = [
+        f"{p.label} at {place.name}" for place in layout.places for p in place.compared.policies if p.unstable
+    ]
     if not named:
         return ""
     head, rest = named[:8], len(named) - 8

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.engine.simulate import Setup
-from sim.report.examples import deepest_setup, replica_of
+from sim.report.examples import Examples, replica_of
 from sim.report.layout import Layout
 from sim.report.model import Chart, PolicyStyle, Row, Table
 from sim.report.vega import PANEL_WIDTH, SETTING, altair, finished, values
@@ -79,9 +79,9 @@ def crossings(setup: Setup) -> list[Crossing]:
     return found
 
 
-def crossover(layout: Layout, seed: int, styles: Sequence[PolicyStyle]) -> Chart | None:
+def crossover(layout: Layout, examples: Examples, styles: Sequence[PolicyStyle]) -> Chart | None:
     """The map of batch and context; ``None`` if nothing drafts."""
-    setups = {setting: deepest_setup(layout.of(setting)[0], seed) for setting in layout.settings}
+    setups = {setting: examples.setup(setting, layout) for setting in layout.settings}
     found = {setting: crossings(setup) for setting, setup in setups.items()}
     rows: list[Row] = [
         {
@@ -119,9 +119,9 @@ def crossover(layout: Layout, seed: int, styles: Sequence[PolicyStyle]) -> Chart
     title = "Up to which batch and context does a fixed depth pay?"
     text = f"{title} The best depth in each field; = is even with off, - does not fit the KV memory."
     note = (
-        "The number is the best fixed depth, the colour its gain over plain decoding in tokens per time; 0 is plain "
-        f"decoding, = is even (the gain is within the profile's error of {100 * error:.0f} %), - does not fit the KV "
-        "memory. From step costs and mean acceptance alone: no queue, no prompts."
+        "The number is the best fixed depth, the colour its gain over plain decoding in tokens per time; 0 "
+        f"is plain decoding, = is even (the gain is within the profile's error of {100 * error:.0f} %), - does "
+        "not fit the KV memory. From step costs and mean acceptance alone: no queue, no prompts."
     )
     spec = finished(chart, styles, layout.settings, text)
     return Chart("crossover", title, text, spec, _table(title, found, note), note)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import simpy
 
+from calibrate.profile import Drafter, Profile
 from sim.engine.replica import Replica
 from sim.engine.simulate import Setup, build_replica
 from sim.policies.config import PolicyConfig
 from sim.policies.off import Off
 from sim.policies.static import Static
-from sim.report.layout import Place
+from sim.report.layout import Layout, Place
 from sim.results.run_records import RunRecords
-from sim.sweep.prepare import make_run, prepare
+from sim.sweep.prepare import costs, make_run, prepare
 
 if TYPE_CHECKING:
     from sim.sweep.results import Results
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Example:
-    """One run: its records and what it was made from."""
+    """One run: its records, and the costs that it was charged."""
 
     records: RunRecords
-    setup: Setup
+    profile: Profile
+    drafter: Drafter | None
+    capture_sizes: tuple[int, ...]
 
 
 class Examples:
@@ -37,6 +40,7 @@ class Examples:
     def __init__(self, results: Results) -> None:
         self._results = results
         self._found: dict[tuple[str, str], Example] = {}
+        self._setups: dict[str, Setup] = {}
 
     @property
     def seed(self) -> int:
@@ -50,17 +54,20 @@ class Examples:
             self._found[key] = self._read(place, _config(place, policy))
         return self._found[key]
 
+    def setup(self, setting: str, layout: Layout) -> Setup:
+        """What the runs of a setting are made from, at the largest depth that one of its policies asks for."""
+        if setting not in self._setups:
+            scenario = layout.of(setting)[0].cell.scenario
+            deepest = max(scenario.policies, key=lambda policy: policy.depth)
+            self._setups[setting] = prepare(scenario, deepest, self.seed)
+        return self._setups[setting]
+
     def _read(self, place: Place, policy: PolicyConfig) -> Example:
         records = self._results.records(place.cell.label, policy.title, self.seed)
         if records is None:
-            return Example(*make_run(place.cell.scenario, policy, self.seed))
-        return Example(records, prepare(place.cell.scenario, policy, self.seed))
-
-
-def deepest_setup(place: Place, seed: int) -> Setup:
-    """What a cell's runs are made from, at the largest depth that one of its policies asks for."""
-    scenario = place.cell.scenario
-    return prepare(scenario, max(scenario.policies, key=lambda policy: policy.depth), seed)
+            records = make_run(place.cell.scenario, policy, self.seed)[0]
+        profile, drafter = costs(place.cell.scenario, policy)
+        return Example(records, profile, drafter, place.cell.scenario.engine.behaviour.capture_sizes)
 
 
 def replica_of(setup: Setup) -> Replica:

@@ -84,7 +84,9 @@ def _axis(cells: tuple[Cell, ...]) -> str | None:
     for path in paths:
         if path.rsplit(".", 1)[-1] in _LOADS:
             return path
-    return next((p for p in paths if all(_number(cell, p) is not None for cell in cells)), next(iter(paths), None))
+    return next(
+        (p for p in paths if all(_number(cell, p) is not None for cell in cells)), next(iter(paths), None)
+    )
 
 
 def _place(cell: Cell, found: compare.Cell, axis: str | None) -> Place:

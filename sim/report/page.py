@@ -55,7 +55,13 @@ def html(report: Report, map: Map | None = None) -> str:  # noqa: A002
 def _specs(report: Report) -> str:
     """All charts as JSON that no text in it can close: ``<`` is written as an escape."""
     found: dict[str, Any] = {
-        chart.key: {"spec": _without_legends(chart.spec), "panels": chart.panels, "gutter": chart.gutter, "margin": chart.margin} for chart in report.charts
+        chart.key: {
+            "spec": _without_legends(chart.spec),
+            "panels": chart.panels,
+            "gutter": chart.gutter,
+            "margin": chart.margin,
+        }
+        for chart in report.charts
     }
     text = json.dumps(found, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -88,4 +94,4 @@ def _library() -> str:
         import vl_convert
     except ImportError:
         raise InputError(EXTRA) from None
-    return str(vl_convert.javascript_bundle()).replace("</script", "<\\/script")
+    return str(vl_convert.javascript_bundle(None)).replace("</script", "<\\/script")

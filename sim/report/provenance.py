@@ -68,7 +68,9 @@ def _profiles(results: Results) -> list[Profile]:
 def _profile(profile: Profile) -> Source:
     error = profile.error
     stated = f"± {100 * error.relative:.1f} % of a step ({error.basis})" if error else "none stated"
-    device = f"{profile.device.count} x {profile.device.name}" if profile.device.count > 1 else profile.device.name
+    device = (
+        f"{profile.device.count} x {profile.device.name}" if profile.device.count > 1 else profile.device.name
+    )
     facts = [
         ("kind", _KINDS[profile.kind]),
         ("device", device),
@@ -78,7 +80,10 @@ def _profile(profile: Profile) -> Source:
         ("made", profile.created),
         ("command", profile.command),
         ("step sizes known", f"up to {profile.max_tokens:,} tokens"),
-        *((f"source: {each.name}", " · ".join(filter(None, (each.what, each.licence)))) for each in profile.sources),
+        *(
+            (f"source: {each.name}", " · ".join(filter(None, (each.what, each.licence))))
+            for each in profile.sources
+        ),
         *((f"assumed: {each.what}", f"{each.value} ({each.why})") for each in profile.assumptions),
     ]
     return Source(f"Profile {profile.name}", tuple(facts))
@@ -122,7 +127,8 @@ def _random_prompts(layout: Layout) -> Iterator[str]:
             about = {} if config is None else _recorded(config, place)
             said = [v for k, v in about.items() if k in ("file", "title", "dataset", "prompts", "source")]
             if re.search(r"\brandom\b", " ".join(said).replace("_", " "), re.IGNORECASE):
-                yield f"{about['file']} was recorded on random prompts, whose acceptance is not that of real text"
+                file = about["file"]
+                yield f"{file} was recorded on random prompts, whose acceptance is not that of real text"
 
 
 def _unstable(layout: Layout) -> Iterator[str]:

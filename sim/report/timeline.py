@@ -39,7 +39,9 @@ def timeline(
         tooltip=tip,
     ).properties(width=2 * PANEL_WIDTH, height=150)
     chart = (
-        panel.facet(data=values(rows), facet=alt.Facet("what:N", title=None, sort=[_DEPTH, _BATCH]), columns=1)
+        panel.facet(
+            data=values(rows), facet=alt.Facet("what:N", title=None, sort=[_DEPTH, _BATCH]), columns=1
+        )
         .resolve_scale(y="independent")
         .transform_filter(SHOWN)
         .transform_filter(SETTING)

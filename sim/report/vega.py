@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sim.errors import InputError
 from sim.report.model import PolicyStyle, Row
-
-if TYPE_CHECKING:
-    import altair as alt
 
 PANEL_WIDTH: Final = 260
 PANEL_HEIGHT: Final = 220
@@ -33,23 +30,25 @@ def values(rows: Sequence[Row]) -> Any:
     return altair().Data(values=list(rows))
 
 
-def colour(styles: Sequence[PolicyStyle]) -> alt.Color:
+def colour(styles: Sequence[PolicyStyle]) -> Any:
     """Colour by policy."""
     return altair().Color("policy:N", title="policy", scale=_scale(styles, [s.colour for s in styles]))
 
 
-def shape(styles: Sequence[PolicyStyle]) -> alt.Shape:
+def shape(styles: Sequence[PolicyStyle]) -> Any:
     """Shape of a point by policy."""
     return altair().Shape("policy:N", title="policy", scale=_scale(styles, [s.shape for s in styles]))
 
 
-def dash(styles: Sequence[PolicyStyle]) -> alt.StrokeDash:
+def dash(styles: Sequence[PolicyStyle]) -> Any:
     """Dash of a line by policy."""
     dashes = [list(s.dash) for s in styles]
     return altair().StrokeDash("policy:N", title="policy", scale=_scale(styles, dashes))
 
 
-def finished(chart: Any, styles: Sequence[PolicyStyle], settings: Sequence[str], alt_text: str) -> dict[str, Any]:
+def finished(
+    chart: Any, styles: Sequence[PolicyStyle], settings: Sequence[str], alt_text: str
+) -> dict[str, Any]:
     """The specification with the page's two controls, ``shown`` policies and ``setting``."""
     spec: dict[str, Any] = chart.to_dict()
     spec.pop("$schema", None)

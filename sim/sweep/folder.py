@@ -77,17 +77,23 @@ class RunFolder:
             return None
 
     def keep(self, records: RunRecords, facts: Facts) -> None:
-        """Write the run, all of it or nothing."""
+        """Write the run, all of it or nothing; raises ``InputError`` where that cannot be done."""
         temporary = self.path.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         try:
             write_run(temporary, records, {"facts": asdict(facts), "made_from": dict(self.made_from)})
-            try:
-                temporary.rename(self.path)
-            except OSError:  # it is there already, whole or without its records: put in what may lack
-                for name in (*RECORD_FILES, RUN_FILE):
-                    os.replace(temporary / name, self.path / name)
+            self._put(temporary)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+    def _put(self, temporary: Path) -> None:
+        """Rename a whole run into its place; one that is there already gets the files that it lacks."""
+        try:
+            temporary.rename(self.path)
+        except OSError:
+            for name in (*RECORD_FILES, RUN_FILE):
+                os.replace(temporary / name, self.path / name)
 
     def records(self) -> RunRecords | None:
         """The run's records, ``None`` where they are not there or cannot be read."""
@@ -147,14 +153,25 @@ class Folder:
         made_from = identity(settings, scenario, policy, seed)
         return RunFolder(self.runs / run_name(made_from, policy), made_from)
 
-    def tidy(self) -> None:
-        """Remove what processes that died left behind more than a day ago; others may be at work."""
+    def prepare(self) -> None:
+        """Make the folder; raises ``InputError`` where that cannot be done.
+
+        What processes that died left behind more than a day ago is removed; others may be at work.
+        """
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
         for path in self.runs.glob(f"{_UNFINISHED}*"):
             try:
                 if time.time() - path.stat().st_mtime > _STALE_S:
                     shutil.rmtree(path, ignore_errors=True)
             except OSError:
                 continue  # another process was quicker
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(f"{path}: cannot be written ({error.strerror})")
 
 
 def _text(value: Any) -> Any:

@@ -122,7 +122,7 @@ class Sweep:
         self._run_all, self._watch = run_all, watch
         self._total = _runs(scenario, cells)
         if self._folder is not None:
-            self._folder.tidy()
+            self._folder.prepare()
 
     def results(self) -> Results:
         """Run what is missing, and compare."""

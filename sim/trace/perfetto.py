@@ -93,7 +93,8 @@ def _us(ns: int) -> float:
 
 def _end(item: _Item) -> int:
     last = item.events[-1] if not item.is_step else item.events[0]
-    return round((last["ts"] + last.get("dur", 0)) * 1000)
+    end_us: float = last["ts"] + last.get("dur", 0)
+    return round(end_us * 1000)
 
 
 def _rows(columns: Columns) -> Iterator[dict[str, int]]:

@@ -69,4 +69,3 @@ def chosen(option: str, label: str | None, among: Sequence[T], name: Callable[[T
     if label not in known:
         raise InputError(f"{option}: there is no {label!r}{did_you_mean(label, known)}")
     return among[known.index(label)]
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import simpy
@@ -35,7 +37,9 @@ def depth_of(rows: Rows, batch: int) -> int:
         policy("mlc_auto"),
         policy("disable_by_batch_size", k=3, threshold=12),
         policy("draft_len_schedule", schedule={"4": 4, "9": 1}),
-        policy("per_batch_and_context", table=[[1, 24, 1, 400, 5], [1, 24, 401, 900, 2], [1, 24, 901, 9000, 4]]),
+        policy(
+            "per_batch_and_context", table=[[1, 24, 1, 400, 5], [1, 24, 401, 900, 2], [1, 24, 901, 9000, 4]]
+        ),
     ],
     ids=lambda each: each.policy,
 )
@@ -55,7 +59,7 @@ def test_a_cost_model_is_asked_for_the_depth_with_the_best_goodput() -> None:
 
     Alone or among few, the policy's own estimate of a wavers, and its depth with it.
     """
-    own = scenario(SMALL.replace("max_num_seqs: 24", "max_num_seqs: 48"))
+    own = scenario(SMALL.replace("24", "48"))
     of = policy("goodput", k_max=5)
     setup = prepare(own, of, 0)
     cost = build_replica(simpy.Environment(), setup, of.build(Bounds(5))).cost
@@ -71,7 +75,7 @@ def test_rows_ascend_from_one_to_the_largest_batch_without_gaps() -> None:
     rows = depth_rows(scenario(), policy("mlc_auto"), 576)
     assert rows[0][0] == 1
     assert rows[-1][1] == 24
-    assert all(b[0] == a[1] + 1 and a[2] != b[2] for a, b in zip(rows, rows[1:], strict=False))
+    assert all(b[0] == a[1] + 1 and a[2] != b[2] for a, b in pairwise(rows))
 
 
 def test_batches_that_do_not_fit_keep_the_depth_of_the_largest_that_does() -> None:
@@ -84,7 +88,7 @@ def test_batches_that_do_not_fit_keep_the_depth_of_the_largest_that_does() -> No
 def test_the_mean_context_is_that_of_decoding_steps() -> None:
     """Without drafts a request decodes its output one token a step: prompt + 1, prompt + 2, ... tokens."""
     assert mean_context(requests([0, 0], [100, 1000], [10, 90])) == round((10 * 105 + 90 * 1045) / 100)
-    own = scenario(SMALL.replace("num_requests: 500", "num_requests: 40"))
+    own = scenario(SMALL.replace("num_requests: 500", "num_requests: 60"))
     records, setup = make_run(own, policy("off"), 1)
     pure = records.steps["prefill_tokens"] == 0
     seen = records.steps["context_tokens"][pure].sum() / records.steps["decodes"][pure].sum()

@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 from sim.errors import InputError
 from sim.export.cli import app
 from sim.export.registry import ENGINES
+from sim.scenario.load import load_scenario
+from sim.sweep.run import run_scenario
+from sim.sweep.saved import save
 from tests.export.wishes import flags
 from tests.scenario.support import VALID
 
@@ -26,11 +29,13 @@ TEXT = (
 )
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    path = tmp_path / "small.yaml"
-    path.write_text(TEXT)
-    return str(path)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A results folder, run once for all tests here."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "small.yaml").write_text(TEXT)
+    save(run_scenario(load_scenario(folder / "small.yaml"), out=folder / "run"), folder / "run")
+    return str(folder / "run")
 
 
 def run(*args: object) -> str:
@@ -74,7 +79,9 @@ def test_simulation_can_be_left_out(small: str) -> None:
 
 def test_settings_and_the_files_they_name_are_written(small: str, tmp_path: Path) -> None:
     run("sglang", small, "--policy", "mlc_auto", "--no-simulate", "--out", tmp_path / "out")
-    written = sorted(str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file())
+    written = sorted(
+        str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()
+    )
     assert "0-4_s/chosen/speculative_adaptive.json" in written
     assert "0-4_s/chosen/settings" in written
     assert "0-4_s/off/settings" in written

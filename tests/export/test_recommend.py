@@ -18,9 +18,7 @@ TABLE, COST, BOUND = policy("per_batch_size"), policy("goodput"), policy("oracle
 def comparison(error: float, **tpot: tuple[float, ...]) -> tuple[Cell, Comparison]:
     """Policies with a TPOT per seed, ``o`` off, ``s1``, ``s3``, ``t`` table, ``g`` goodput, ``b`` oracle."""
     names = {"o": OFF, "s1": ONE, "s3": THREE, "t": TABLE, "g": COST, "b": BOUND}
-    results = tuple(
-        build.policy(names[key].title, values, bound=key == "b") for key, values in tpot.items()
-    )
+    results = tuple(build.policy(names[key].title, values, bound=key == "b") for key, values in tpot.items())
     cell = Cell("8/s", results)
     return cell, Comparison((cell,), results[0].label, "tpot_mean_ms", error)
 

@@ -118,7 +118,8 @@ def test_vllm_accepts_every_exported_setting(answers: dict[str, dict[str, Any]])
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [("table", ROWS), ("ngram table", ROWS), ("own table", policy("per_batch_size").table)]  # type: ignore[attr-defined]
+    ("name", "rows"),
+    [("table", ROWS), ("ngram table", ROWS), ("own table", policy("per_batch_size").table)],  # type: ignore[attr-defined]
 )
 def test_vllms_own_look_up_gives_the_depth_that_was_asked_for(
     name: str, rows: Any, answers: dict[str, dict[str, Any]]

@@ -29,7 +29,7 @@ def plan(*args: object) -> Result:
 
 
 def planned(
-    folder: Path, *limits: str, peak: float = 50.0, requests: int = 300, check: bool = False
+    folder: Path, *limits: str, peak: float = 50.0, requests: int = 200, check: bool = False
 ) -> Answer:
     scenario = load_scenario(write_queue(folder))
     case = Case("linear.json", None, scenario, scenario.policies[0])
@@ -40,20 +40,24 @@ def planned(
 def test_the_highest_rate_is_that_of_m_d_1_and_the_check_confirms_it(tmp_path: Path) -> None:
     """Mean wait S rho / (2 (1 - rho)): a mean TTFT of 2 S allows rho = 2/3.
 
-    The plan stays below by its interval; other seeds meet the limit there and miss it at 1.1 times.
+    The plan stays below by its interval; the mean over other seeds keeps the limit there, and 1.1 times
+    the rate misses it beyond the interval.
     """
-    found = planned(tmp_path, f"ttft_mean={2e3 * SERVICE_S}ms", requests=800, check=True)
+    found = planned(tmp_path, f"ttft_mean={2e3 * SERVICE_S}ms", requests=500, check=True)
     theory = (2 / 3) / SERVICE_S
     assert 0.88 * theory <= found.rate_per_s <= 1.03 * theory
     assert found.checked is not None
-    assert [trial.outcome for trial in found.checked] == ["meets", "misses"]
-    assert found.checked[1].rate_per_s == pytest.approx(1.1 * found.rate_per_s)
+    planned_rate, more = found.checked
+    assert planned_rate.outcome != "misses"
+    assert planned_rate.mean[0] <= 1
+    assert more.outcome == "misses"
+    assert more.rate_per_s == pytest.approx(1.1 * found.rate_per_s)
     assert found.size is not None
     assert (found.size.replicas, found.size.highest_per_s) == (1, found.rate_per_s)
 
 
 def test_the_highest_rate_falls_when_a_limit_tightens(tmp_path: Path) -> None:
-    rates = [planned(tmp_path, f"ttft_p90={limit}ms").rate_per_s for limit in (60, 30, 20)]
+    rates = [planned(tmp_path, f"ttft_p90={limit}ms").rate_per_s for limit in (60, 25)]
     assert rates == sorted(rates, reverse=True)
     assert rates[0] > 1.2 * rates[-1] > 0
 
@@ -69,7 +73,7 @@ def test_without_a_tight_limit_the_stable_state_ends_the_rates(tmp_path: Path) -
 @pytest.mark.parametrize("router", ["round_robin", "least_requests", "power_of_two"])
 def test_more_replicas_never_serve_less(tmp_path: Path, router: str) -> None:
     """Behind any router the highest rate rises with replicas; behind least requests it more than adds up."""
-    trials = bench(tmp_path, "ttft_p90=30ms", requests=300, router=router)
+    trials = bench(tmp_path, "ttft_p90=30ms", requests=200, router=router)
     rates = []
 
     def served(replicas: int, rate: float) -> Probe:
@@ -139,7 +143,7 @@ def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result, Pa
     folder = tmp_path_factory.mktemp("plan")
     path, out = folder / "mine.yaml", folder / "plan.md"
     path.write_text(DRAFTING, encoding="utf-8")
-    return path, plan(path, "--requests", 100, "--price", 4, "--jobs", 2, "--out", out), out
+    return path, plan(path, "--requests", 100, "--seeds", 2, "--price", 4, "--jobs", 2, "--out", out), out
 
 
 def test_the_plan_says_first_what_to_take(two_jobs: tuple[Path, Result, Path]) -> None:
@@ -156,7 +160,7 @@ def test_the_plan_says_first_what_to_take(two_jobs: tuple[Path, Result, Path]) -
 
 def test_data_does_not_depend_on_the_number_of_workers(two_jobs: tuple[Path, Result, Path]) -> None:
     path, result, _ = two_jobs
-    again = plan(path, "--requests", 100, "--price", 4, "--jobs", 1, "--json")
+    again = plan(path, "--requests", 100, "--seeds", 2, "--price", 4, "--jobs", 1, "--json")
     data: dict[str, Any] = json.loads(again.stdout)
     assert data["verdict"].split() == result.output.split("\n\n")[0].split()
     found = {each["policy"]: each for each in data["answers"]}

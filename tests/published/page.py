@@ -12,7 +12,7 @@ from string import Template
 from typing import Final
 
 from calibrate.profile import load_profile, write_atomically
-from tests.published import a100, counters, drafts, summary, surfaces
+from tests.published import a100, counters, drafts, referees, summary, surfaces
 from tests.published.judged import percent, table, verdict
 from tests.published.measure import (
     SCENARIOS,
@@ -76,6 +76,7 @@ def other_tables(groundtruth: Path) -> dict[str, str]:
     """The summary, and the cases that have a module of their own."""
     return {
         "summary": table(summary.HEAD, summary.rows(groundtruth)),
+        "referees": table(referees.HEAD, referees.rows()),
         "a100": table(a100.HEAD, a100.rows(groundtruth)),
         "a100_ratios": table(a100.RATIO_HEAD, a100.ratio_rows(groundtruth)),
         "drafts": table(drafts.HEAD, drafts.rows(groundtruth)),

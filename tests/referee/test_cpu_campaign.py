@@ -29,6 +29,7 @@ from tests.referee.cpu_clock.campaign.plan import (
 from tests.referee.cpu_clock.campaign.plugged import Plugged
 from tests.referee.cpu_clock.campaign.predict import measured, predicted, simulated, steps_agree
 from tests.referee.cpu_clock.campaign.recordings import FOLDER, Run, about, calibrated, load
+from tests.referee.cpu_clock.compare import RANKED
 from tests.referee.cpu_clock.costs import DRAFTER
 from tests.referee.cpu_clock.predict import OPEN_METRICS
 
@@ -204,19 +205,32 @@ def test_repetitions_repeat_closed_loops_step_by_step(runs: list[Run]) -> None:
 # -- predictions -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", OPEN_METRICS[:3])
+@pytest.mark.parametrize("metric", OPEN_METRICS)
 def test_means_are_predicted_within_ten_percent(served: list[Served], metric: str) -> None:
-    """Throughput everywhere; TPOT and E2EL everywhere but for one policy at one load."""
-    errors = np.abs([each.error(metric) for each in served])
+    """All but one of 32, and that within 16 % (k2 at high load, where the machine was slower in three of four)."""
+    errors = {each.item.name: abs(each.error(metric)) for each in served}
     assert len(errors) == 4 * len(SERVED)
-    assert (errors <= 0.10).sum() >= len(errors) - 1
-    assert errors.max() < 0.12
+    assert {name for name, error in errors.items() if error > 0.10} <= {"serve/k2/high"}
+    assert max(errors.values()) < 0.16
 
 
 def test_clear_differences_are_ordered_right(served: list[Served]) -> None:
+    """All but two of more than seventy; both are between policies that the simulation finds equal."""
     clear = [pair for pair in pairs(served) if pair.clear]
-    assert len(clear) > 60
-    assert sum(pair.right for pair in clear) >= 0.9 * len(clear)
+    wrong = [pair for pair in clear if not pair.right]
+    assert len(clear) > 70
+    assert len(wrong) <= 2
+    assert all(abs(pair.predicted) < 0.01 for pair in wrong)
+
+
+def test_the_advice_carries_over_in_part(served: list[Served]) -> None:
+    """``leadline`` is recommended everywhere, and wins over off but at high load, where they are level."""
+    found = advice(served)
+    assert {each.recommended.policy for each in found} == {"leadline"}
+    assert [each.beats(each.off) for each in found] == [True, True, False, True]
+    assert [each.beats(each.k3) for each in found] == [False, False, True, True]
+    assert not any(each.beats(each.hindsight) for each in found)
+    assert best_over_all(served) == best_over_all(served, lambda each: each.real(RANKED)) == "leadline"
 
 
 def test_the_page_has_the_numbers_of_this_code(served: list[Served], text: str) -> None:

@@ -10,7 +10,7 @@ import base64
 import json
 import os
 import shutil
-import subprocess
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,12 +52,20 @@ class Page:
         """Show a file and wait until every chart was tried."""
         self.look(width, height, scheme)
         self.call("Page.navigate", url=file.resolve().as_uri())
-        self.js("new Promise(r => { const i = setInterval(() => { if (document.documentElement.dataset.readyMs) "
-                "{ clearInterval(i); r(1); } }, 20); })")
+        self.js(
+            "new Promise(r => { const i = setInterval(() => { if (document.documentElement.dataset.readyMs) "
+            "{ clearInterval(i); r(1); } }, 20); })"
+        )
 
     def look(self, width: int, height: int, scheme: str = "light") -> None:
         """Set the window's size and the reader's colour scheme."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def js(self, expression: str) -> Any:
@@ -115,17 +123,16 @@ def browser() -> Iterator[Page]:
             "--host-resolver-rules=MAP * ~NOTFOUND",
             f"--user-data-dir={profile}",
         ]
-        # The browser wants descriptors 3 and 4; a shell puts them there without code in the child.
-        shell = ["/bin/sh", "-c", f'exec "$@" 3<&{to_read} 4>&{from_write}', "sh", *command]
-        process = subprocess.Popen(
-            shell, pass_fds=(to_read, from_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        # The browser wants descriptors 3 and 4; its output is of no interest.
+        quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
+        ends = [(os.POSIX_SPAWN_DUP2, to_read, 3), (os.POSIX_SPAWN_DUP2, from_write, 4)]
+        number = os.posix_spawn(CHROMIUM, command, os.environ, file_actions=[*quiet, *ends])
         os.close(to_read)
         os.close(from_write)
         try:
             yield Page(to_write, from_read)
         finally:
-            process.terminate()
-            process.wait(10)
+            os.kill(number, signal.SIGTERM)
+            os.waitpid(number, 0)
             os.close(to_write)
             os.close(from_read)

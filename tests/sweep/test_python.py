@@ -121,6 +121,17 @@ def test_shards_on_the_command_line_then_a_run_that_compares(tmp_path: Path) -> 
     assert f"{RUNS} of {RUNS} runs were there before" in told
 
 
+def test_a_report_is_written_into_the_folder(tmp_path: Path) -> None:
+    for library in ("altair", "jinja2"):
+        pytest.importorskip(library, reason=f"needs {library} (extra: report)")
+    (tmp_path / "small.yaml").write_text(json.dumps(SMALL))
+    code, _, told = leadline(
+        "run", tmp_path / "small.yaml", "--out", tmp_path / "out", "--jobs", 1, "--report"
+    )
+    assert code == 0, told
+    assert "goodput(k_max=4)" in (tmp_path / "out" / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -51,6 +51,22 @@ def test_shards_in_any_order_and_one_run_over_them_change_no_byte(whole: Path, t
     assert contents(tmp_path) == contents(whole)
 
 
+def test_shards_of_a_precise_sweep_stop_where_one_process_does(tmp_path: Path) -> None:
+    """Each shard takes whole cells, since every seed there depends on those before it."""
+    precise = small(run__seeds=9, run__precision="10%", policies=["off", {"policy": "static", "k": 3}])
+    for part in (1, 2):
+        run_shard(precise, part, 2, tmp_path)
+    found = run_scenario(precise, out=tmp_path)
+    assert found.made == 0
+    assert found.summary()["cells"][0]["seeds"] == list(run_scenario(precise).seeds("4/s"))
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        run_scenario(small(run__seeds=1), out=tmp_path / "file" / "out")
+
+
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lost=st.sets(st.integers(0, RUNS - 1)), damaged=st.sets(st.integers(0, RUNS - 1), max_size=3))
 def test_whatever_is_lost_or_damaged_is_made_again(

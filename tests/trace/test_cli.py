@@ -6,14 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from sim.errors import InputError
+from sim.sweep.prepare import make_run
 from sim.trace.cli import app
 from sim.workload.traces import read_trace
-from tests.scenario.support import VALID
-
+from tests.against.writers import vllm_bench
+from tests.scenario.support import VALID, read
 
 TEXT = (
     VALID.replace("num_requests: 500", "num_requests: 30")
@@ -56,30 +58,18 @@ def test_requests_are_written_with_the_command_that_replays_them(small: str, tmp
 
 
 def test_the_requests_of_a_recorded_benchmark_become_a_trace(tmp_path: Path) -> None:
-    """Fields of vllm/benchmarks/serve.py: lengths and times of sending of every request."""
-    recorded = {
-        "backend": "vllm",
-        "num_prompts": 3,
-        "request_rate": 2.0,
-        "burstiness": 1.0,
-        "max_concurrency": None,
-        "duration": 3.0,
-        "completed": 3,
-        "total_input_tokens": 60,
-        "total_output_tokens": 9,
-        "mean_tpot_ms": 10.0,
-        "input_lens": [10, 20, 30],
-        "output_lens": [2, 3, 4],
-        "start_times": [5.0, 5.5, 6.5],
-        "errors": ["", "", ""],
-    }
+    """A result as ``vllm bench serve --save-detailed`` writes it, of a run of our own."""
+    scenario = read(TEXT).cells[0].scenario
+    records, _ = make_run(scenario, scenario.policies[0], 1)
+    recorded = vllm_bench(records, rate=2.0, detailed=True)
     (tmp_path / "b.json").write_text(json.dumps(recorded))
     said = run("import", tmp_path / "b.json", "--out", tmp_path / "t.jsonl")
     found = read_trace(tmp_path / "t.jsonl", "leadline")
-    assert found.prompt_tokens.tolist() == [10, 20, 30]
-    assert found.output_tokens.tolist() == [2, 3, 4]
-    assert (found.arrival_ns[1:] - found.arrival_ns[0]).tolist() == [500_000_000, 1_500_000_000]
-    assert "3 requests at 2/s" in said
+    sent = np.sort(records.requests["sent_ns"])
+    assert sorted(found.prompt_tokens) == sorted(records.requests["prompt_tokens"])
+    assert sorted(found.output_tokens) == sorted(records.requests["output_tokens"])
+    assert np.abs(np.diff(found.arrival_ns) - np.diff(sent)).max() < 1000
+    assert "30 requests at 2/s" in said
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from sim.trace.perfetto import excerpt, write_perfetto
 from tests.results.build import requests, run, steps
 from tests.scenario.support import VALID, read
 
-
-TEXT = VALID.replace("num_requests: 500", "num_requests: 60").replace("warmup: {requests: 50}", "warmup: none")
+TEXT = VALID.replace("num_requests: 500", "num_requests: 60").replace(
+    "warmup: {requests: 50}", "warmup: none"
+)
 
 
 @cache
@@ -124,7 +125,12 @@ def test_the_file_is_json_with_the_keys_of_the_format(tmp_path: Path) -> None:
     """Trace Event Format: ph, ts, pid, tid on every event; dur on X; id and cat on async ones."""
     write_perfetto(tmp_path / "t.json", excerpt(recorded()), {"policy": 'a "quoted" one'})
     data = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
-    needed = {"X": {"dur", "name"}, "b": {"id", "cat", "name"}, "e": {"id", "cat", "name"}, "C": {"args", "name"}}
+    needed = {
+        "X": {"dur", "name"},
+        "b": {"id", "cat", "name"},
+        "e": {"id", "cat", "name"},
+        "C": {"args", "name"},
+    }
     for event in data["traceEvents"]:
         assert {"ph", "ts", "pid", "tid"} | needed.get(event["ph"], set()) <= set(event)
     assert data["otherData"] == {"policy": 'a "quoted" one'}

@@ -103,9 +103,9 @@ def scenario(text: str) -> Scenario:
 OPEN = VALID.replace("num_requests: 500", "num_requests: 40").replace(
     "warmup: {requests: 50}", "warmup: none"
 )
-CLOSED = OPEN.replace("{process: poisson, request_rate: 4/s}", "{process: closed, max_concurrency: 8}").replace(
-    "  workload.arrival.request_rate: [2/s, 4/s, 8/s]\n", ""
-)
+CLOSED = OPEN.replace(
+    "{process: poisson, request_rate: 4/s}", "{process: closed, max_concurrency: 8}"
+).replace("  workload.arrival.request_rate: [2/s, 4/s, 8/s]\n", "")
 PREFIXED = OPEN.replace(
     "  num_requests: 40", "  num_requests: 40\n  prefix: {tokens: 256, groups: 3}"
 ).replace("max_num_seqs: 64}", "max_num_seqs: 64, prefix_caching: true}")

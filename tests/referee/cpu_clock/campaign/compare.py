@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import log, pi, sqrt
+from math import log, sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -52,8 +52,8 @@ class Served:
         return self.item.load
 
     def real(self, metric: str) -> float:
-        """Measured: the median of the repetitions, since a neighbour on the machine can only slow one."""
-        return float(np.median([run[metric] for run in self.runs]))
+        """Measured: the mean of the repetitions."""
+        return float(np.mean([run[metric] for run in self.runs]))
 
     def spread(self, metric: str) -> float:
         """Largest over smallest repetition, less 1."""
@@ -64,9 +64,9 @@ class Served:
         """Predicted over measured, less 1."""
         return self.predicted[metric] / self.real(metric) - 1
 
-    def mean_error(self, metric: str) -> float:
-        """Predicted over the mean of the repetitions, less 1."""
-        return self.predicted[metric] / float(np.mean([run[metric] for run in self.runs])) - 1
+    def median_error(self, metric: str) -> float:
+        """Predicted over the median of the repetitions, less 1."""
+        return self.predicted[metric] / float(np.median([run[metric] for run in self.runs])) - 1
 
     def unlucky_error(self, metric: str) -> float:
         """The same without knowing the run's luck."""
@@ -128,8 +128,8 @@ def _pooled(groups: Iterable[Sequence[float]]) -> float:
 class Pair(NamedTuple):
     """Two policies at one load: log of the first's mean E2EL over the second's, measured and predicted.
 
-    The measured one is the median of the repetitions' paired ones, ``error`` its standard error: that of
-    a median (Kenney & Keeping 1962: sqrt(pi / 2n) of the spread), with the spread pooled over the load.
+    The measured one is the mean of the repetitions' paired ones, ``error`` its standard error, from a
+    spread that is pooled over the load.
     """
 
     load: Load
@@ -159,8 +159,8 @@ def pairs(served: Sequence[Served]) -> list[Pair]:
         noise = _pooled(logs)
         for (a, b), ratios in zip(here, logs, strict=True):
             expected = log(a.predicted[RANKED] / b.predicted[RANKED])
-            error = noise * sqrt(pi / 2 / len(ratios))
-            found.append(Pair(load, a.policy, b.policy, float(np.median(ratios)), expected, error))
+            error = noise / sqrt(len(ratios))
+            found.append(Pair(load, a.policy, b.policy, float(np.mean(ratios)), expected, error))
     return found
 
 
@@ -188,7 +188,7 @@ class Advice(NamedTuple):
 
     def gain(self, other: Served) -> float:
         """Log of the other's real mean E2EL over the recommended policy's; above 0 the advice is better."""
-        return float(np.median(_log_ratios(other, self.recommended)))
+        return float(np.mean(_log_ratios(other, self.recommended)))
 
     def beats(self, other: Served) -> bool:
         """Whether by more than the noise."""

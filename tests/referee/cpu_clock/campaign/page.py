@@ -25,7 +25,7 @@ from tests.referee.cpu_clock.campaign.compare import (
     run_noise,
 )
 from tests.referee.cpu_clock.campaign.plan import LOADS
-from tests.referee.cpu_clock.campaign.recordings import Run, about, calibrated, load
+from tests.referee.cpu_clock.campaign.recordings import Run, about, calibrated, disturbed, load, undisturbed
 from tests.referee.cpu_clock.compare import RANKED
 from tests.referee.cpu_clock.costs import DRAFTER
 from tests.referee.cpu_clock.predict import OPEN_METRICS
@@ -33,7 +33,7 @@ from tests.referee.cpu_clock.predict import OPEN_METRICS
 TEXT: Final = Path(__file__).with_name("page.md.in")
 LABELS: Final = dict(zip(OPEN_METRICS, ("tok/s", "mean TPOT", "mean E2EL", "mean TTFT"), strict=True))
 SUMMARY_HEAD: Final = (
-    "metric | within 10 % | mean | worst | of the mean of repetitions | worst | one run differs (sd) "
+    "metric | within 10 % | mean | worst | of the median of repetitions | worst | one run differs (sd) "
     "| other calibration, single runs | worst | luck not known | worst"
 )
 RUN_HEAD: Final = "load | policy | tok/s | | TPOT ms | | E2EL ms | | TTFT ms | | E2EL spread | steps"
@@ -60,6 +60,8 @@ def section(runs: Sequence[Run], served: Sequence[Served], profile: Profile, mad
         **_costs(profile),
         **_where(made),
         repetitions=str(len(served[0].runs)),
+        disturbed=", ".join(map(str, disturbed(runs))) or "none",
+        calm=_calm(compare(undisturbed(runs), whole=False)),
         anchors=f"{middle:.1f} ms ({low:.1f} to {high:.1f} in nine of ten)",
         summary=table(SUMMARY_HEAD, (summary_row(served, metric) for metric in OPEN_METRICS)),
         runs=table(RUN_HEAD, map(run_row, served)),
@@ -72,6 +74,13 @@ def section(runs: Sequence[Run], served: Sequence[Served], profile: Profile, mad
         single_real=best_over_all(served, lambda each: each.real(RANKED)),
         single_verdicts="\n".join(f"- {verdict(each)}" for each in advice(served, single)),
     )
+
+
+def _calm(served: Sequence[Served]) -> str:
+    """What the verdicts are on some of the repetitions alone."""
+    within = [f"{LABELS[m]} {_within([each.error(m) for each in served])}" for m in OPEN_METRICS]
+    clear = [pair for pair in pairs(served) if pair.clear]
+    return f"{', '.join(within)}; of {len(clear)} clear pairs {sum(pair.right for pair in clear)} right"
 
 
 def _where(made: Sequence[Any]) -> dict[str, str]:
@@ -105,10 +114,10 @@ def summary_row(served: Sequence[Served], metric: str) -> list[str]:
     errors = [each.error(metric) for each in served]
     others = [error for each in served for error in each.other_errors(metric)]
     unlucky = [each.unlucky_error(metric) for each in served]
-    means = [each.mean_error(metric) for each in served]
+    medians = [each.median_error(metric) for each in served]
     noise = f"{100 * run_noise(served, metric):.1f} %"
     own = [_within(errors), percent(float(np.mean(errors))), _worst(errors)]
-    return [LABELS[metric], *own, *_both(means), noise, *_both(others), *_both(unlucky)]
+    return [LABELS[metric], *own, *_both(medians), noise, *_both(others), *_both(unlucky)]
 
 
 def _within(errors: Sequence[float]) -> str:

@@ -46,6 +46,24 @@ def load(folder: Path = FOLDER) -> list[Run]:
     return [run for number in numbers for run in _repetition(folder / str(number), number)]
 
 
+def disturbed(runs: Sequence[Run]) -> list[int]:
+    """Repetitions during which the machine was not its own, as their anchors say.
+
+    In those, more than a tenth of the anchors took 5 % longer than the median of all.
+    """
+    anchors: dict[int, list[float]] = {}
+    for run in runs:
+        anchors.setdefault(run.repetition, []).extend(run.anchors)
+    limit = 1.05 * np.median([anchor for run in runs for anchor in run.anchors])
+    return [n for n, own in anchors.items() if np.mean(np.array(own) > limit) > 0.10]
+
+
+def undisturbed(runs: Sequence[Run]) -> list[Run]:
+    """The runs of all other repetitions."""
+    without = disturbed(runs)
+    return [run for run in runs if run.repetition not in without]
+
+
 def about(folder: Path = FOLDER) -> list[dict[str, Any]]:
     """What each repetition was recorded on."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/about.json"))]
