@@ -16,7 +16,7 @@ from sim.policies.p_min import PMinConfig
 from sim.policies.static import StaticConfig
 
 NAME: Final = "llama.cpp"
-CHECKED: Final = "llama.cpp main, September 2026"
+CHECKED: Final = "ggml-org/llama.cpp at 00dc805"
 
 _TYPES: Final = {
     "draft_model": "draft-simple",

@@ -26,7 +26,7 @@ from sim.policies.vllm_adaptive import VllmAdaptiveConfig
 from sim.units import NS_PER_S
 
 NAME: Final = "SGLang"
-CHECKED: Final = "SGLang main, August 2026"
+CHECKED: Final = "sgl-project/sglang at 015c872"
 ADAPTIVE_FILE: Final = "speculative_adaptive.json"
 SPS_FILE: Final = "dspark_sps.json"
 

@@ -20,7 +20,7 @@ from sim.policies.static import StaticConfig
 from sim.policies.tree import TreeConfig
 
 NAME: Final = "TensorRT-LLM"
-CHECKED: Final = "TensorRT-LLM main, September 2026 (1.4 release candidates)"
+CHECKED: Final = "NVIDIA/TensorRT-LLM at 0004396"
 
 _TYPES: Final = {
     "eagle": "Eagle3",
