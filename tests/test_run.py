@@ -11,9 +11,9 @@ import pytest
 from calibrate.profile import dump_profile, load_profile
 from sim.errors import InputError
 from sim.results.store import read_run, summary
-from sim.run import make_run, run_scenario
 from sim.scenario.load import load_scenario
 from sim.scenario.model import Scenario
+from sim.sweep import make_run, run_scenario
 from sim.workload.readers import READERS
 from sim.workload.traces import read_trace, write_trace
 

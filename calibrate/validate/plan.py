@@ -14,10 +14,10 @@ from sim.engine.simulate import simulate
 from sim.policies.config import Bounds
 from sim.policies.off import OffConfig
 from sim.results.metrics import measure
-from sim.run import prepare
 from sim.scenario.load import check_document
 from sim.scenario.model import Cell, Scenario
 from sim.scenario.nodes import Document
+from sim.sweep.prepare import prepare
 
 LOW, MIDDLE = 0.25, 0.6
 """Shares of the request rate that plain decoding reaches with a full batch."""

@@ -28,8 +28,8 @@ from sim.cost.step_cost import StepCost
 from sim.engine.simulate import Setup, build_replica, simulate
 from sim.policies.config import Bounds, PolicyConfig
 from sim.results.run_records import RunRecords
-from sim.run import prepare
 from sim.scenario.model import Cell
+from sim.sweep.prepare import prepare
 
 Say = Callable[[str], None]
 Pair = tuple[str, str]

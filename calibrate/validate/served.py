@@ -20,9 +20,9 @@ from sim.engine.simulate import Setup
 from sim.errors import InputError
 from sim.policies.config import Bounds, PolicyConfig
 from sim.policies.custom import CustomConfig
-from sim.run import prepare
 from sim.scenario.load import Loaded, read_scenario
 from sim.scenario.model import Cell, Scenario, speculates
+from sim.sweep.prepare import prepare
 
 LEFT_OUT: Final = {"capture_sizes": (), "dummy_drafts": False, "pad_new_decodes": False}
 """Habits of vLLM that the reference engine does not have, off on both sides."""

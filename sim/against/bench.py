@@ -18,9 +18,9 @@ from sim.engine.simulate import Setup, simulate
 from sim.errors import InputError
 from sim.policies.config import Bounds, PolicyConfig
 from sim.policies.custom import CustomConfig
-from sim.run import NO_DRAFTS, prepare
 from sim.scenario.load import load_scenario
 from sim.scenario.model import Scenario, speculates
+from sim.sweep.prepare import NO_DRAFTS, prepare
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,7 @@ class Behaviour(Config):
     pad_new_decodes: bool = Field(
         description="at a fixed depth, admissions with one token to compute carry as many empty drafts"
     )
-    pad_queries: bool = Field(
-        description="attention's queries are padded to the largest depth of the step"
-    )
+    pad_queries: bool = Field(description="attention's queries are padded to the largest depth of the step")
     prefix_caching: bool = Field(description="KV blocks are found again by the tokens they hold")
     drop_last_hit: bool = Field(
         description="drafters that read hidden states have the last cached block computed anew"

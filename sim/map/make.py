@@ -50,10 +50,12 @@ def build(
     refine: int = DEFAULT_REFINE,
     jobs: int = 1,
     progress: Progress = lambda done, total: None,
+    steps: int = STEPS,
 ) -> Map:
     """Simulate the map of a scenario; its ``sweep`` is not looked at.
 
-    ``refine`` points are added where corners disagree. The result does not depend on ``jobs``.
+    ``refine`` points are added where corners disagree. A plain run takes about ``steps``
+    steps. The result does not depend on ``jobs``.
     ``progress`` is called with (points done, points wanted at most). Raises ``InputError`` where an
     axis does not fit the scenario.
     """
@@ -73,7 +75,13 @@ def build(
     )
     with workers(scenario, plan.policies, jobs) as run_groups:
         survey = Survey(
-            scenario, axes, traffic, judge, run_groups, lambda done: progress(done, len(coarse) + refine)
+            scenario,
+            axes,
+            traffic,
+            judge,
+            run_groups,
+            lambda done: progress(done, len(coarse) + refine),
+            steps,
         )
         points = {point.at: point for point in survey.points(coarse)}
         boxes, points = refined(axes, coarse_boxes(axes), points, refine, plan.baseline, survey.points)
@@ -123,6 +131,7 @@ class Survey:
     judge: Judge
     run_groups: RunGroups
     progress: Callable[[int], None]
+    steps: int = STEPS
     done: int = 0
 
     def points(self, ats: Sequence[At]) -> Iterator[Point]:
@@ -156,10 +165,10 @@ class Survey:
         return Place(self._requests(place), rate, in_flight, place.acceptance, prompts, outputs)
 
     def _requests(self, place: Place) -> int:
-        """Enough requests for a plain run of some ``STEPS`` steps, and for its batch to be renewed."""
+        """Enough requests for a plain run of ``steps`` steps, and for its batch to be renewed."""
         breadth = place.in_flight or self._running(place)
         output = max(1.0, self.traffic.load.output_tokens * place.outputs)
-        return max(MIN_REQUESTS, math.ceil(STEPS * breadth / output), TURNOVERS * breadth)
+        return max(MIN_REQUESTS, math.ceil(self.steps * breadth / output), TURNOVERS * breadth)
 
     def _running(self, place: Place) -> int:
         """Sequences that run at once without drafts, by Little's law."""

@@ -58,7 +58,7 @@ def by_position(layout: Layout, examples: Examples, styles: Sequence[PolicyStyle
     title = "How far do drafts survive?"
     text = f"{title} Share of rounds that accept each draft position, of all and of those that got so far."
     note = (
-        f"Rounds at full depth over {REQUESTS} requests of seed {examples.seed}, drawn from the scenario's source. "
+        f"Rounds at full depth over {REQUESTS} requests of seed {examples.seed}, from the scenario's source. "
         "vLLM's counter per position is the first of the two lines."
     )
     columns = ("setting", "class", "position", *_KINDS)

@@ -83,8 +83,8 @@ def breakdown(layout: Layout, examples: Examples, styles: Sequence[PolicyStyle])
     )
     note = (
         f"Seed {examples.seed}, all steps, prompts included. Waste is what the steps would have saved "
-        "without the tokens that gave no output, and the drafter's time for rejected drafts; below the ridge the "
-        "former is small."
+        "without the tokens that gave no output, and the drafter's time for rejected drafts; below the ridge "
+        "the former is small."
     )
     spec = finished(chart, styles, layout.settings, text)
     margin = label_width([style.label for style in styles])

@@ -120,8 +120,8 @@ def crossover(layout: Layout, examples: Examples, styles: Sequence[PolicyStyle])
     text = f"{title} The best depth in each field; = is even with off, - does not fit the KV memory."
     note = (
         "The number is the best fixed depth, the colour its gain over plain decoding in tokens per time; 0 "
-        f"is plain decoding, = is even (the gain is within the profile's error of {100 * error:.0f} %), - does "
-        "not fit the KV memory. From step costs and mean acceptance alone: no queue, no prompts."
+        f"is plain decoding, = is even (the gain is within the profile's error of {100 * error:.0f} %), - "
+        "does not fit the KV memory. From step costs and mean acceptance alone: no queue, no prompts."
     )
     spec = finished(chart, styles, layout.settings, text)
     return Chart("crossover", title, text, spec, _table(title, found, note), note)

@@ -55,7 +55,7 @@ class Examples:
         return self._found[key]
 
     def setup(self, setting: str, layout: Layout) -> Setup:
-        """What the runs of a setting are made from, at the largest depth that one of its policies asks for."""
+        """What the runs of a setting are made from, at the largest depth of its policies."""
         if setting not in self._setups:
             scenario = layout.of(setting)[0].cell.scenario
             deepest = max(scenario.policies, key=lambda policy: policy.depth)

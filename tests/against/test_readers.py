@@ -20,8 +20,8 @@ from sim.engine.simulate import simulate
 from sim.errors import InputError
 from sim.policies.config import Bounds
 from sim.results.run_records import RunRecords
-from sim.run import prepare
 from sim.scenario.load import load_scenario
+from sim.sweep.prepare import prepare
 from tests.against import writers
 from tests.against.truth import Hidden, scenario_file, served
 

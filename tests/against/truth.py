@@ -15,8 +15,8 @@ from sim.against.readers import read_files
 from sim.engine.simulate import simulate
 from sim.policies.config import Bounds
 from sim.results.run_records import RunRecords
-from sim.run import prepare
 from sim.scenario.load import load_scenario
+from sim.sweep.prepare import prepare
 from tests.against import writers
 
 SCENARIO = """\

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from calibrate.profile import Drafter, Profile, load_profile
 from sim.results.run_records import Columns, RunRecords
-from sim.run import make_run
 from sim.scenario.load import expand, load_scenario
 from sim.scenario.model import Cell
+from sim.sweep.prepare import make_run
 from tests.claims import theory
 
 CLAIMS = Path(__file__).parents[2] / "scenarios" / "claims"

@@ -17,8 +17,8 @@ from typing import Final
 
 from calibrate.profile import write_atomically
 from sim.results.compare import Cell
-from sim.run import run_scenario
 from sim.scenario.load import load_scenario
+from sim.sweep import run_scenario
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SCENARIO: Final = ROOT / "scenarios" / "policies.yaml"

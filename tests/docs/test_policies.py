@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sim.run import run_scenario
 from sim.scenario.load import load_scenario
+from sim.sweep import run_scenario
 from tests.docs.policies import BOUND, OURS, PAGE, SCENARIO, Sweep, page, read, rows_of
 
 AGAIN = "moe, chat, short c=1"

@@ -117,7 +117,7 @@ def test_every_name_has_a_router() -> None:
 
 def served(router: RouterName, seed: int, replicas: int = 4) -> float:
     """Mean wait in seconds; single-server replicas, exponential-like service, 80 % busy."""
-    count = 2000
+    count = 1500
     steps = np.ceil(-3 * np.log(uniforms(seed, "test service", 0, count))).astype(np.int64)
     engine = EngineConfig(preset="ideal", kv_blocks=10_000, max_num_seqs=1)
     rate = 0.8 * replicas / (3.5 * 0.010)

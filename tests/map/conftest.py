@@ -18,7 +18,7 @@ def small_scenario() -> Scenario:
     changes = {
         "sweep": {},
         "workload.arrival": {"process": "closed", "max_concurrency": 4},
-        "workload.lengths": {"input": 32, "output": 64},
+        "workload.lengths": {"input": 32, "output": 16},
         "policies": ["off", {"policy": "static", "k": 3}, "goodput"],
         "run.seeds": 3,
         "run.max_depth": 3,
@@ -30,7 +30,7 @@ def small_scenario() -> Scenario:
 def small_map(scenario: Scenario, refine: int = REFINE, jobs: int = 1) -> Map:
     ends = {"load": ("1", "16"), "acceptance": ("0", "0.9")}
     wanted = wanted_axes(["load", "acceptance"], ends, {"load": 3, "acceptance": 2})
-    return build(scenario, wanted, refine, jobs)
+    return build(scenario, wanted, refine, jobs, steps=150)
 
 
 @pytest.fixture(scope="session")

@@ -21,15 +21,15 @@ workload:
 engine: {{preset: ideal, kv_blocks: 10000, max_num_seqs: {seqs}}}
 policies: [off]
 slo: {{ttft: 60ms}}
-run: {{seeds: 3}}
+run: {{seeds: {seeds}}}
 """
 
 
-def write_queue(folder: Path, rate: float = 100.0, seqs: int = 1, output: int = 1) -> Path:
+def write_queue(folder: Path, rate: float = 100.0, seqs: int = 1, output: int = 1, seeds: int = 3) -> Path:
     """Scenario and profile files; the path of the scenario."""
     save_profile(linear_profile(1e3 * SERVICE_S, 0.0, draft=None), folder / "linear.json")
     path = folder / "queue.yaml"
-    path.write_text(QUEUE.format(rate=rate, seqs=seqs, output=output), encoding="utf-8")
+    path.write_text(QUEUE.format(rate=rate, seqs=seqs, output=output, seeds=seeds), encoding="utf-8")
     return path
 
 

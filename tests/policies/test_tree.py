@@ -16,9 +16,9 @@ from sim.errors import ScenarioError
 from sim.policies.base import Tree
 from sim.policies.config import Bounds
 from sim.policies.tree import TreeConfig
-from sim.run import prepare
 from sim.scenario.lint import lint
 from sim.scenario.load import load_scenario, read_scenario
+from sim.sweep.prepare import prepare
 from tests.engine.modelled import linear_profile, view
 
 SCENARIO = """\

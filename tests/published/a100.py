@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from sim.against.observed import observed
-from sim.run import make_run
 from sim.scenario.load import load_scenario
+from sim.sweep.prepare import make_run
 from tests.published.judged import Account, Row, account, error_cell
 from tests.published.measure import SCENARIOS, SWEPT, read
 

@@ -17,8 +17,8 @@ from calibrate.compose.passes import Kernels
 from calibrate.compose.recipes import target_shape
 from calibrate.compose.tables import Ledger
 from sim.against.observed import observed
-from sim.run import make_run
 from sim.scenario.load import load_scenario
+from sim.sweep.prepare import make_run
 from tests.published.judged import Account, Row, account, error_cell
 from tests.published.measure import SCENARIOS, read
 from tests.published.surfaces import folders

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from sim.run import Finished, run_scenario
 from sim.scenario.load import load_scenario
+from sim.sweep import Finished, run_scenario
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SCENARIOS: Final = ROOT / "scenarios" / "published"

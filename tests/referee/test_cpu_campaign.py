@@ -207,7 +207,7 @@ def test_repetitions_repeat_closed_loops_step_by_step(runs: list[Run]) -> None:
 
 @pytest.mark.parametrize("metric", OPEN_METRICS)
 def test_means_are_predicted_within_ten_percent(served: list[Served], metric: str) -> None:
-    """All but one of 32, and that within 16 % (k2 at high load, where the machine was slower in three of four)."""
+    """All but one of 32, and that within 16 % (k2 at high load, in a slower machine)."""
     errors = {each.item.name: abs(each.error(metric)) for each in served}
     assert len(errors) == 4 * len(SERVED)
     assert {name for name, error in errors.items() if error > 0.10} <= {"serve/k2/high"}

@@ -20,7 +20,7 @@ def test_the_page_in_chromium(page: str, tmp_path: Path) -> None:
         for width, scheme in ((1100, "light"), (390, "dark")):
             shown.open(file, width=width, scheme=scheme)
             assert shown.js(f"{CHARTS}.map(c => c.querySelectorAll('svg path').length > 10)") == [True] * 9
-            assert shown.js(f"{CHARTS}.every(c => c.querySelector('svg').getAttribute('aria-label'))")
+            assert shown.js(f"{CHARTS}.every(c => c.getAttribute('aria-label'))")
             assert shown.js("document.documentElement.scrollWidth <= innerWidth")
         assert shown.js("window.alerted === undefined && document.querySelectorAll('script').length") == 3
         before = shown.js("document.querySelectorAll('#forest svg path').length")

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from sim.run import run_scenario
+from sim.sweep import run_scenario
 from tests.situations.case import Case, Check
 from tests.situations.replay import scenario, value
 

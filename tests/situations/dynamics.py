@@ -10,9 +10,9 @@ import numpy as np
 
 from sim.results.metrics import measure
 from sim.results.run_records import RunRecords
-from sim.run import make_run
 from sim.scenario.lint import lint
 from sim.scenario.load import expand, read_scenario
+from sim.sweep.prepare import make_run
 from tests.situations.case import Case, Check
 from tests.situations.replay import SCENARIOS, scenario, value
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from sim.run import Results, run_scenario
 from sim.scenario.load import load_scenario
 from sim.scenario.model import Scenario
+from sim.sweep import Results, run_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = ROOT / "scenarios" / "situations"

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from sim.run import make_run
+from sim.sweep.prepare import make_run
 from tests.situations.case import Case, Check, three
 from tests.situations.replay import ratios, scenario, value
 

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from sim.results.names import METRICS
 from sim.results.terminal import render
-from sim.run import run_scenario
 from sim.scenario.lint import lint
 from sim.scenario.load import read_scenario
+from sim.sweep import run_scenario
 from tests.situations.cases import CASES, GAPS
 from tests.situations.crossovers import OFF, SCHEDULE
 from tests.situations.page import PAGE, page

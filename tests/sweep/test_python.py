@@ -31,10 +31,9 @@ def results() -> Results:
     return sim.api.run(SMALL)
 
 
-def test_the_page_shows_what_python_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_shows_what_python_answers() -> None:
     for library in ("pandas", "polars", "pyarrow"):
         pytest.importorskip(library, reason="needs pandas, polars and pyarrow (extra: frames)")
-    monkeypatch.setattr(sim, "run", sim.api.run)
     shown = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert shown.attempted > 10
     assert shown.failed == 0

@@ -17,8 +17,8 @@ from calibrate.validate.wiring import Models, serve
 from sim.engine.simulate import simulate
 from sim.errors import InputError
 from sim.policies.config import Bounds
-from sim.run import prepare
 from sim.scenario.model import Scenario
+from sim.sweep.prepare import prepare
 from tests.calibrate.validate.test_agreement import PricedEngine, assert_alike
 from tests.engine.modelled import linear_profile
 
