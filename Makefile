@@ -1,5 +1,5 @@
 # One command checks everything; CI runs the same one.
-.PHONY: check format lint types contracts test bench wheel
+.PHONY: check format lint types contracts test bench wheel site
 
 check: lint types contracts test
 
@@ -25,3 +25,6 @@ bench:
 
 wheel:
 	python -m build
+
+site:
+	mkdocs build --strict

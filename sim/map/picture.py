@@ -136,14 +136,19 @@ def _blue(share: float) -> str:
 
 
 def areas(found: Map) -> list[dict[str, Any]]:
-    """Small rectangles over the map with what wins in their middle."""
+    """Rectangles over the map with what wins inside; equal ones side by side are one."""
     sides = [_sides(axis) for axis in found.axes]
     down = sides[1] if len(sides) > 1 else [(0.0, 1.0, math.nan)]
-    rows = []
-    for x, x2, here in sides[0]:
-        for y, y2, there in down:
-            at = (here,) if math.isnan(there) else (here, there)
-            rows.append({"x": x, "x2": x2, "y": y, "y2": y2, **_area(found, at)})
+    rows: list[dict[str, Any]] = []
+    for y, y2, there in down:
+        line: list[dict[str, Any]] = []
+        for x, x2, here in sides[0]:
+            area = _area(found, (here,) if math.isnan(there) else (here, there))
+            if line and all(line[-1][name] == value for name, value in area.items()):
+                line[-1]["x2"] = x2
+            else:
+                line.append({"x": x, "x2": x2, "y": y, "y2": y2, **area})
+        rows += line
     return rows
 
 
@@ -179,7 +184,9 @@ def _area(found: Map, at: At) -> dict[str, Any]:
     return {
         "winner": _even_text(found) if even else found.shown(seen.even),
         "enough": "unstable" if depth is None else str(depth),
-        "stake": 1.0 if even or math.isnan(gained) else round(0.3 + 0.7 * min(1.0, gained / FULL_GAIN), 3),
+        "stake": 1.0
+        if even or math.isnan(gained)
+        else round(0.3 + 0.7 * round(min(1.0, gained / FULL_GAIN), 1), 2),
     }
 
 

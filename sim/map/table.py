@@ -16,21 +16,18 @@ Cell = Callable[[Map, Point], str]
 
 def tables(found: Map) -> list[RenderableType]:
     """The best policy and the best fixed depth, at the coarse points of the first two axes."""
-    if len(found.axes) > 2:
-        return [_table("points", *rows_of_points(found))]
     titles = (
         (f"best policy by {METRICS[found.metric].label}", policy_text),
         ("best fixed depth", depth_text),
     )
-    return [_table(title, *grid(found, text)) for title, text in titles]
+    return [_table(title + _elsewhere(found), *grid(found, text)) for title, text in titles]
 
 
 def markdown(found: Map) -> str:
     """The same tables as Markdown, every point that was simulated, and what the numbers stand on."""
     parts = [f"# Crossover map: {found.about['scenario']}", "\n".join(summary(found))]
-    if len(found.axes) <= 2:
-        parts += ["## Best policy", _markdown(*grid(found, policy_text))]
-        parts += ["## Best fixed depth", _markdown(*grid(found, depth_text))]
+    parts += [f"## Best policy{_elsewhere(found)}", _markdown(*grid(found, policy_text))]
+    parts += [f"## Best fixed depth{_elsewhere(found)}", _markdown(*grid(found, depth_text))]
     parts += ["## Every point", _markdown(*rows_of_points(found))]
     return "\n\n".join(parts) + "\n"
 
@@ -74,17 +71,31 @@ def depth_text(found: Map, point: Point) -> str:
 
 
 def grid(found: Map, text: Cell) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: the last axis runs down, the first across, at the coarse values."""
+    """Header and rows: the second axis runs down, the first across, at the coarse values.
+
+    Further axes stand at their middle value.
+    """
+    rest = tuple(_middle(axis) for axis in found.axes[2:])
     at = {point.at: point for point in found.points}
     across = found.axes[0]
-    down = found.axes[1] if len(found.axes) > 1 else None
+    down = next(iter(found.axes[1:]), None)
     header = [down.name if down else "", *(across.text(value) for value in across.values)]
     rows = []
     for value in reversed(down.values) if down else (None,):
-        here = [at[(x,) if value is None else (x, value)] for x in across.values]
+        here = [at[(x,) if value is None else (x, value, *rest)] for x in across.values]
         name = "" if down is None or value is None else down.text(value)
         rows.append([name, *(text(found, point) for point in here)])
     return header, rows
+
+
+def _middle(axis: Axis) -> float:
+    return axis.values[len(axis.values) // 2]
+
+
+def _elsewhere(found: Map) -> str:
+    """Where the axes stand that a table has no room for."""
+    rest = [f"{axis.name} {axis.text(_middle(axis))}" for axis in found.axes[2:]]
+    return f", at {', '.join(rest)}" if rest else ""
 
 
 def rows_of_points(found: Map) -> tuple[list[str], list[list[str]]]:

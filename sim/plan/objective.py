@@ -83,7 +83,8 @@ class Limit:
 
     def says(self, used: float) -> str:
         """``TTFT p99 812 ms``."""
-        return f"{self.name} {used * self.limit_ns / NS_PER_MS:.3g} ms"
+        digits = float(f"{used * self.limit_ns / NS_PER_MS:.3g}")
+        return f"{self.name} {digits:g} ms"
 
 
 @dataclass(frozen=True)

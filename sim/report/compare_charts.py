@@ -264,7 +264,7 @@ def _load_axis(layout: Layout) -> Any:
     spread = max(loads) / min(loads) if min(loads) > 0 else 1.0
     scale = alt.Scale(type="log") if spread > 20 else alt.Scale(zero=False, nice=False, padding=12)
     ticks = sorted(set(loads))
-    axis = alt.Axis(values=ticks, format="~g") if len(ticks) <= 12 else alt.Axis(labelOverlap="greedy")
+    axis = alt.Axis(values=ticks, format="~r") if len(ticks) <= 12 else alt.Axis(labelOverlap="greedy")
     return alt.X("value_x:Q", title=layout.axis, scale=scale, axis=axis)
 
 
@@ -284,7 +284,7 @@ def _interval(policy: PolicyResult, name: str) -> Row:
     width = found.half_width if math.isfinite(found.half_width) else 0.0
     return {
         "value": rounded(found.mean),
-        "low": rounded(found.mean - width),
+        "low": rounded(max(0.0, found.mean - width)),  # no metric is negative
         "high": rounded(found.mean + width),
         "text": _mean(policy, name),
     }

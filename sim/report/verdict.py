@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 from sim.report.layout import Layout, Place
 from sim.results.compare import Best, Comparison, Difference, against, best_policy
 from sim.results.names import METRICS
 from sim.results.words import percent
+
+_MOST_NAMED: Final = 4
 
 
 @dataclass(frozen=True)
@@ -110,5 +113,7 @@ def _even(part: Range, choice: str) -> str:
     others = [label for label in part.shared if label != choice]
     if not others:
         return ""
+    if len(others) > _MOST_NAMED:
+        return f"; no difference from {len(others)} others (load by load below)"
     names = others[0] if len(others) == 1 else f"{', '.join(others[:-1])} and {others[-1]}"
     return f"; no difference from {names}"

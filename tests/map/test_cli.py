@@ -20,6 +20,7 @@ workload:
   arrival: {process: ARRIVAL}
   lengths: {input: 32, output: 32}
   num_requests: 50
+engine: {max_num_seqs: 32}
 policies: [off, {policy: static, k: 1}]
 run: {max_depth: 1}
 """

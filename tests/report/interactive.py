@@ -1,4 +1,6 @@
-"""How long until a report can be used, and its pictures: ``python -m tests.report.interactive REPORT.html [FOLDER]``.
+"""How long until a report can be used, and its pictures.
+
+``python -m tests.report.interactive REPORT.html [FOLDER]``
 
 Interactive is when everything in sight is drawn; complete when every chart is. Chromium, headless,
 without a GPU; the median of five openings.

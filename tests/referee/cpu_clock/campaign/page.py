@@ -163,12 +163,12 @@ def misses(served: Sequence[Served]) -> str:
 
 def order_rows(ranked: Sequence[Pair]) -> Iterable[list[str]]:
     """Pairs by load, those beyond their noise apart."""
-    for at in LOADS:
-        here = [pair for pair in ranked if pair.load == at]
+    groups = {at.name: [pair for pair in ranked if pair.load == at] for at in LOADS}
+    for name, here in {**groups, "**all**": list(ranked)}.items():
         clear, rest = ([p for p in here if p.clear is wanted] for wanted in (True, False))
         right = sum(pair.right for pair in clear)
         counts = (len(here), len(clear), right, len(clear) - right, len(rest), sum(p.right for p in rest))
-        yield [at.name, *map(str, counts)]
+        yield [name, *map(str, counts)]
 
 
 def pair_text(pair: Pair) -> str:
