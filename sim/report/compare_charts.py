@@ -42,29 +42,21 @@ def latency(layout: Layout, comparison: Comparison, styles: Sequence[PolicyStyle
         if not math.isnan(policy.mean(name))
     ]
     alt = altair()
-    x = _load_axis(layout)
-    base = alt.Chart().encode(x=x, color=colour(styles))
-    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False))
-    tip = [alt.Tooltip(f"{name}:N") for name in ("policy", "load", "metric", "text")]
-    marks = [
-        base.mark_rule().encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
-        base.mark_point(size=40, filled=True, opacity=1).encode(y=y, shape=shape(styles), tooltip=tip),
-    ]
-    if len(layout.of(layout.settings[0])) > 1:
-        marks.insert(0, base.mark_line(strokeWidth=1.5).encode(y=y, strokeDash=dash(styles)))
-    panel = alt.layer(*marks).properties(width=PANEL_WIDTH, height=PANEL_HEIGHT)
+    one = all(len(layout.of(setting)) == 1 for setting in layout.settings)
+    panel = _one_load(styles) if one else _over_load(layout, styles)
     chart = (
         panel.facet(
             data=values(rows),
             facet=alt.Facet("metric:N", title=None, sort=[axis_title(n) for n in names]),
             columns=2,
         )
-        .resolve_scale(y="independent")
+        .resolve_scale(**{"x" if one else "y": "independent"})
         .transform_filter(SHOWN)
         .transform_filter(SETTING)
     )
-    title = "How do latency and goodput change with the load?"
-    text = f"{title} {len(names)} panels, a line per policy over {layout.axis}, with 95 % intervals."
+    what = "latency and goodput" if "goodput_per_s" in names else "latency"
+    title = f"How do the policies compare in {what}?" if one else f"How does the load change {what}?"
+    text = f"{title} {len(names)} panels, every policy over {layout.axis}, with 95 % intervals."
     columns = ("load", "policy", *(axis_title(name) for name in names))
     cells = tuple(
         (place.name, policy.label, *(_mean(policy, name) for name in names))
@@ -73,7 +65,36 @@ def latency(layout: Layout, comparison: Comparison, styles: Sequence[PolicyStyle
     )
     note = _join("Bars are 95 % intervals over seeds.", _unstable_note(layout))
     spec = finished(chart, styles, layout.settings, text)
-    return Chart("latency", title, text, spec, Table(title, columns, cells), note, len(names))
+    axes = (30, label_width([style.label for style in styles])) if one else (64, 0)
+    return Chart("latency", title, text, spec, Table(title, columns, cells), note, len(names), *axes)
+
+
+def _over_load(layout: Layout, styles: Sequence[PolicyStyle]) -> Any:
+    """Lines over the load, an interval and a point at each."""
+    alt = altair()
+    base = alt.Chart().encode(x=_load_axis(layout), color=colour(styles))
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False))
+    return alt.layer(
+        base.mark_line(strokeWidth=1.5).encode(y=y, strokeDash=dash(styles)),
+        base.mark_rule().encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
+        base.mark_point(size=40, filled=True, opacity=1).encode(y=y, shape=shape(styles), tooltip=_tip()),
+    ).properties(width=PANEL_WIDTH, height=PANEL_HEIGHT)
+
+
+def _one_load(styles: Sequence[PolicyStyle]) -> Any:
+    """A row per policy, where there is no second load to draw a line to."""
+    alt = altair()
+    order = [style.label for style in styles]
+    base = alt.Chart().encode(y=alt.Y("policy:N", title=None, sort=order), color=colour(styles))
+    x = alt.X("value:Q", title=None, scale=alt.Scale(zero=False))
+    return alt.layer(
+        base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=None), x2="high:Q"),
+        base.mark_point(size=55, filled=True, opacity=1).encode(x=x, shape=shape(styles), tooltip=_tip()),
+    ).properties(width=PANEL_WIDTH, height=alt.Step(_ROW))
+
+
+def _tip() -> list[Any]:
+    return [altair().Tooltip(f"{name}:N") for name in ("policy", "load", "metric", "text")]
 
 
 def pareto(layout: Layout, comparison: Comparison, styles: Sequence[PolicyStyle]) -> Chart:
@@ -98,7 +119,7 @@ def pareto(layout: Layout, comparison: Comparison, styles: Sequence[PolicyStyle]
     ]
     base = alt.Chart().encode(x=x, y=y)
     lines = base.mark_line(strokeWidth=1, opacity=0.6).encode(
-        color=colour(styles), strokeDash=dash(styles), order="value:Q"
+        color=colour(styles), strokeDash=dash(styles), order="value_x:Q"
     )
     marks = base.mark_point(size=55, filled=True, opacity=1).encode(
         color=colour(styles), shape=shape(styles), tooltip=tip

@@ -147,12 +147,13 @@ def _curves(
         ridge, deepest = ridge_tokens(setup.profile), max(1.0, *(spot.depth for spot in own))
         furthest = max(1.5 * (ridge or 0), 1.2 * max(spot.tokens for spot in own), 8)
         grid = np.unique(np.geomspace(1, min(furthest, cost.max_tokens), 80).astype(np.int64))
-        ms = cost.target_ns(grid, 1, 0.0) * 0 + np.array(
-            [float(cost.target_ns(n, n, context * n)) / NS_PER_MS for n in grid.tolist()]
-        )
         curves += [
-            {"setting": setting, "tokens": int(n), "ms": rounded(float(t))}
-            for n, t in zip(grid, ms, strict=True)
+            {
+                "setting": setting,
+                "tokens": n,
+                "ms": rounded(float(cost.target_ns(n, n, context * n)) / NS_PER_MS),
+            }
+            for n in grid.tolist()
         ]
         if ridge is None:
             continue

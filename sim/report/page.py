@@ -94,4 +94,5 @@ def _library() -> str:
         import vl_convert
     except ImportError:
         raise InputError(EXTRA) from None
-    return str(vl_convert.javascript_bundle(None)).replace("</script", "<\\/script")
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub omits the default
+    return str(bundle).replace("</script", "<\\/script")

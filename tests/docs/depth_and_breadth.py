@@ -6,7 +6,7 @@ is independent per draft, so a round of depth k emits E(k) = (1 - a^(k+1)) / (1 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ DENSE: Final = "qwen3.5-27b-h200"
 MOE: Final = "qwen3-30b-a3b-h100"
 NAMES: Final = {DENSE: "dense, 27B on an H200", MOE: "mixture of experts, 30B-A3B on an H100"}
 DRAFTERS: Final = {DENSE: "mtp", MOE: "eagle3"}
-BREADTHS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 192, 256)
+BREADTHS: Final = (1, 4, 8, 16, 32, 64, 128, 256)
 TOKENS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
@@ -109,7 +109,11 @@ def depths() -> str:
 
 def _best(name: str, breadth: int, acceptance: float) -> str:
     found = best(name, breadth, acceptance)
-    return f"{found.depth}: {gain(name, breadth, found.depth, acceptance):.2f}" if found.depth else "0"
+    return (
+        f"{found.depth}:\N{NO-BREAK SPACE}{gain(name, breadth, found.depth, acceptance):.2f}"
+        if found.depth
+        else "0"
+    )
 
 
 def waste() -> str:
@@ -143,18 +147,27 @@ def page() -> str:
 
 def draw() -> None:
     """Write the four pictures."""
-    for name, chart in (("step", _steps()), ("frontier", _frontier()), ("depth", _depths()), ("waste", _waste())):
+    for name, chart in (
+        ("step", _steps()),
+        ("frontier", _frontier()),
+        ("depth", _depths()),
+        ("waste", _waste()),
+    ):
         chart.configure_view(stroke=None).configure_axis(
             labelFontSize=12, titleFontSize=12, titleFontWeight="normal", gridColor="#e8e8e8"
-        ).configure_legend(labelFontSize=12, labelLimit=300, titleFontSize=12, titleFontWeight="normal").properties(
-            background="white", padding=8
-        ).save(str(PICTURES / f"depth-and-breadth-{name}.svg"), format="svg")
+        ).configure_legend(
+            labelFontSize=12, labelLimit=300, titleFontSize=12, titleFontWeight="normal"
+        ).properties(background="white", padding=8).save(
+            str(PICTURES / f"depth-and-breadth-{name}.svg"), format="svg"
+        )
 
 
 def _data(rows: Sequence[dict[str, Any]]) -> Any:
     import altair as alt
 
-    return alt.Data(values=[{k: round(v, 4) if isinstance(v, float) else v for k, v in r.items()} for r in rows])
+    return alt.Data(
+        values=[{k: round(v, 4) if isinstance(v, float) else v for k, v in r.items()} for r in rows]
+    )
 
 
 def _steps() -> Any:
@@ -171,26 +184,48 @@ def _steps() -> Any:
         alt.Chart(_data(rows))
         .mark_line(strokeWidth=2)
         .encode(
-            x=alt.X("tokens:Q", title="tokens in the step", scale=alt.Scale(type="log", nice=False), axis=_ticks(TOKENS)),
+            x=alt.X(
+                "tokens:Q",
+                title="tokens in the step",
+                scale=alt.Scale(type="log", nice=False),
+                axis=_ticks(TOKENS),
+            ),
             y=alt.Y("times:Q", title="step time, times that of one token"),
             color=_colour("model:N", list(NAMES.values())),
         )
     )
-    label = ridge.mark_text(text="ridge, dense", align="right", dx=-5, fontSize=12, color="#555").encode(y=alt.value(10))
+    label = ridge.mark_text(text="ridge, dense", align="right", dx=-5, fontSize=12, color="#555").encode(
+        y=alt.value(10)
+    )
     return (line + ridge.mark_rule(strokeDash=[4, 3], color="#555") + label).properties(width=560, height=260)
 
 
 def _frontier() -> Any:
+    """Speed by depth, and the rate of the GPU against the time per token; one line per breadth."""
     import altair as alt
 
     breadths = (1, 8, 32, 64, 128, 256)
     rows = [
-        {"sequences": str(b), "depth": k, "rate": one.tokens_per_s, "ms": one.ms_per_token}
+        {
+            "sequences": str(b),
+            "depth": k,
+            "speed": gain(DENSE, b, k, 0.7),
+            "rate": one.tokens_per_s,
+            "ms": one.ms_per_token,
+        }
         for b in breadths
         for k in range(DEEPEST + 1)
         for one in [round_of(DENSE, b, k, 0.7)]
     ]
     base = alt.Chart(_data(rows)).encode(
+        color=_colour("sequences:N", [str(b) for b in breadths]), order="depth:Q"
+    )
+    speed = base.encode(
+        x=alt.X("depth:Q", title="depth", axis=_ticks(range(DEEPEST + 1))),
+        y=alt.Y("speed:Q", title="speed, times that of depth 0"),
+    )
+    none = alt.Chart(_data([{"one": 1}])).mark_rule(strokeDash=[4, 3], color="#555").encode(y="one:Q")
+    rate = base.encode(
         x=alt.X(
             "ms:Q",
             title="ms per token, for each user (less is faster)",
@@ -203,12 +238,17 @@ def _frontier() -> Any:
             scale=alt.Scale(type="log", nice=False, padding=14),
             axis=_ticks((100, 200, 500, 1000, 2000, 5000)),
         ),
-        color=_colour("sequences:N", [str(b) for b in breadths]),
-        order="depth:Q",
     )
-    marked = base.transform_filter("datum.depth == 0 || datum.depth == 3 || datum.depth == 8")
+    marked = rate.transform_filter("datum.depth == 0 || datum.depth == 3 || datum.depth == 8")
     text = marked.mark_text(dy=-9, fontSize=11).encode(text=alt.Text("depth:Q"))
-    return (base.mark_line() + base.mark_point(filled=True, size=28, opacity=1) + text).properties(width=560, height=320)
+    return alt.hconcat(
+        (none + _dotted(speed)).properties(width=270, height=270),
+        (_dotted(rate) + text).properties(width=270, height=270),
+    )
+
+
+def _dotted(chart: Any) -> Any:
+    return chart.mark_line() + chart.mark_point(filled=True, size=24, opacity=1)
 
 
 def _depths() -> Any:
@@ -216,7 +256,12 @@ def _depths() -> Any:
 
     grid = [*range(1, 33), *range(36, 257, 4)]
     rows = [
-        {"model": NAMES[name].partition(",")[0], "acceptance": f"{a:g}", "sequences": b, "depth": best(name, b, a).depth}
+        {
+            "model": NAMES[name].partition(",")[0],
+            "acceptance": f"{a:g}",
+            "sequences": b,
+            "depth": best(name, b, a).depth,
+        }
         for name in NAMES
         for a in (0.5, 0.7, 0.9)
         for b in grid
@@ -225,12 +270,20 @@ def _depths() -> Any:
         alt.Chart(_data(rows))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=alt.X("sequences:Q", title="sequences in the step", scale=alt.Scale(type="log", nice=False), axis=_ticks((1, 4, 16, 64, 256))),
+            x=alt.X(
+                "sequences:Q",
+                title="sequences in the step",
+                scale=alt.Scale(type="log", nice=False),
+                axis=_ticks((1, 4, 16, 64, 256)),
+            ),
             y=alt.Y("depth:Q", title="depth that is enough", axis=alt.Axis(tickMinStep=1)),
             color=_colour("acceptance:N", ["0.9", "0.7", "0.5"]),
         )
         .properties(width=260, height=220)
-        .facet(facet=alt.Facet("model:N", title=None, sort=[n.partition(",")[0] for n in NAMES.values()]), columns=2)
+        .facet(
+            facet=alt.Facet("model:N", title=None, sort=[n.partition(",")[0] for n in NAMES.values()]),
+            columns=2,
+        )
     )
 
 
@@ -251,7 +304,9 @@ def _waste() -> Any:
         .encode(
             x=alt.X("depth:O", title="depth", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("share:Q", title="drafts per round, acceptance 0.7"),
-            color=alt.Color("what:N", title=None, scale=alt.Scale(domain=["kept", "wasted"], range=["#0072b2", "#d8dce2"])),
+            color=alt.Color(
+                "what:N", title=None, scale=alt.Scale(domain=["kept", "wasted"], range=["#0072b2", "#d8dce2"])
+            ),
             order=alt.Order("what:N"),
         )
         .properties(width=420, height=200)
@@ -262,10 +317,12 @@ def _colour(field: str, domain: list[str]) -> Any:
     import altair as alt
 
     title = None if field == "model:N" else field.partition(":")[0]
-    return alt.Color(field, title=title, sort=domain, scale=alt.Scale(domain=domain, range=list(COLOURS)[: len(domain)]))
+    return alt.Color(
+        field, title=title, sort=domain, scale=alt.Scale(domain=domain, range=list(COLOURS)[: len(domain)])
+    )
 
 
-def _ticks(values: Sequence[int]) -> Any:
+def _ticks(values: Iterable[int]) -> Any:
     import altair as alt
 
     return alt.Axis(values=list(values), format="d")

@@ -13,6 +13,8 @@ from sim.scenario.schema import scenario_schema
 from tests.docs.blocks import table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "schema.md"
+MANY = 10
+"""Alternatives beyond this are not listed: those of `policies` fill a screen."""
 HEAD = """# Scenario schema
 
 Every key of a scenario file, as `leadline schema` prints it for editors. How the parts work together:
@@ -24,25 +26,33 @@ Every key of a scenario file, as `leadline schema` prints it for editors. How th
 def page() -> str:
     """The page made anew: the file itself, then each of its parts by name."""
     schema = scenario_schema()
-    parts = [_section("Scenario", schema), *(_section(name, part) for name, part in sorted(schema["$defs"].items()))]
+    parts = [
+        _section("Scenario", schema),
+        *(_section(name, part) for name, part in sorted(schema["$defs"].items())),
+    ]
     return "\n\n".join([HEAD.rstrip(), *parts]) + "\n"
 
 
 def _section(name: str, part: dict[str, Any]) -> str:
     needed = part.get("required", [])
     rows = [
-        (f"`{key}`", _type(field), _default(field, key in needed), _about(field))
+        (f"`{key}`", _about(field), _type(field), _default(field, key in needed))
         for key, field in part.get("properties", {}).items()
     ]
     lines = [f"## {name}", " ".join(part.get("description", "").replace("``", "`").split())]
-    lines += [table(("key", "value", "default", "what it is"), rows)] if rows else [_type(part)]
+    lines += [table(("key", "what it is", "value", "default"), rows)] if rows else [_type(part)]
     return "\n\n".join(line for line in lines if line)
 
 
 def _about(field: dict[str, Any]) -> str:
     bounds = [
         f"{words} {field[key]}"
-        for key, words in (("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below"))
+        for key, words in (
+            ("minimum", "at least"),
+            ("exclusiveMinimum", "above"),
+            ("maximum", "at most"),
+            ("exclusiveMaximum", "below"),
+        )
         if key in field
     ]
     return "; ".join(filter(None, [field.get("description", "").replace("``", "`"), ", ".join(bounds)]))
@@ -65,6 +75,8 @@ def _type(field: dict[str, Any]) -> str:
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     several = field.get("anyOf") or field.get("oneOf") or field.get("allOf")
+    if several and len(several) > MANY:
+        return "a name, or one of the parts below"
     if several:
         return " or ".join(dict.fromkeys(_type(each) for each in several if each.get("type") != "null"))
     return _plain(field)

@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None:
         pytest.skip("mkdocs and mkdocs-material, the extra `site`, are not installed")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(ROOT / "mkdocs.yml")]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(ROOT / "mkdocs.yml")]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     made = subprocess.run(
         [*command, "-d", str(folder)], env=environment, capture_output=True, text=True, check=False
@@ -71,7 +71,13 @@ def test_no_page_asks_the_network(site: Path) -> None:
 def test_the_site_has_the_four_parts() -> None:
     # mkdocs.yml is plain YAML on purpose, without tags that only mkdocs reads.
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-    assert [name for part in nav for name in part] == ["Home", "Tutorial", "Guides", "Reference", "Background"]
+    assert [name for part in nav for name in part] == [
+        "Home",
+        "Tutorial",
+        "Guides",
+        "Reference",
+        "Background",
+    ]
 
 
 @pytest.mark.parametrize("generator", GENERATED, ids=lambda g: g.__name__.rpartition(".")[2])

@@ -94,6 +94,14 @@ def test_the_same_results_give_the_same_bytes(results: Results, page: str) -> No
     assert reports.html(reports.build(results)) == page
 
 
+def test_one_load_makes_every_chart_as_well(results: Results) -> None:
+    """A scenario without a sweep has no load axis; every chart is made all the same."""
+    cell = results.comparison.cells[0]
+    alone = replace(results, cells=results.cells[:1], comparison=replace(results.comparison, cells=(cell,)))
+    built = reports.build(alone)
+    assert len(built.charts) == 9
+
+
 def test_ranges_only_name_policies_that_are_best_or_even(results: Results) -> None:
     """The choice of a range is in the even set of every load of it, and ranges cover all loads in order."""
     comparison = results.comparison

@@ -228,7 +228,7 @@
       if (!p) return;
       const bar = document.createElement("span");
       bar.className = "ll-bar";
-      bar.style.width = `${(4 * p[MEAN] / most).toFixed(2)}rem`;
+      bar.style.width = `${(2.4 * p[MEAN] / most).toFixed(2)}rem`;
       last.style.textAlign = "left";
       last.appendChild(bar);
     });
