@@ -17,6 +17,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 
 def test_the_architecture_page_lists_every_module() -> None:
     """Each module stands on the page with its own first sentence."""
+    packages = {path.parent for part in ("sim", "calibrate") for path in (ROOT / part).rglob("*.py")}
+    assert {path.relative_to(ROOT).as_posix() for path in packages} == set(architecture.PACKAGES)
     assert architecture.PAGE.read_text(encoding="utf-8") == architecture.page()
 
 
