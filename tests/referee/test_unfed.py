@@ -18,7 +18,7 @@ SEEDS = 60
 
 
 def drawable(recording: Recording) -> bool:
-    """Whether one set of rates decides all acceptance (look-ups depend on the text), and all requests finish."""
+    """Whether one set of rates decides all acceptance (look-ups depend on the text) and all finish."""
     config = recording["config"]
     model = drafter_of(config) in ("draft_model", "eagle", "medusa")
     return model and config.get("spread") == 0 and not config.get("aborts")
