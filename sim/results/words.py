@@ -53,10 +53,10 @@ def _choice(cell: Cell, comparison: Comparison, best: Best) -> str:
 
 
 def _no_choice(cell: Cell) -> str:
-    reasons = [run.stability.reason for policy in cell.policies for run in policy.runs if run.unstable]
     if not all(policy.unstable for policy in cell.policies):
         return "no policy has data to compare"
-    return f"no policy is stable (under {cell.policies[0].label}: {reasons[0]})"
+    reasons = [f"{p.label}: {run.stability.reason}" for p in cell.policies for run in p.runs if run.unstable]
+    return f"no policy is stable (under {reasons[0]})"
 
 
 def _gain(cell: Cell, comparison: Comparison, label: str) -> str:

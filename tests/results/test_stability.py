@@ -61,6 +61,42 @@ def test_load_that_rises_within_capacity_is_stable() -> None:
     assert not judged.unstable
 
 
+def shared(rate: float, count: int, capacity: int, seed: int) -> Stability:
+    """A server with work for ``capacity`` requests at a time, shared by all that are there."""
+    rng = np.random.default_rng(seed)
+    arrival = np.cumsum(rng.exponential(1 / rate, count))
+    work, finish = rng.exponential(1.0, count), np.zeros(count)
+    left, now, coming = dict[int, float](), 0.0, 0
+    while coming < count or left:
+        speed = min(1.0, capacity / len(left)) if left else 1.0
+        first = min(left, key=left.__getitem__, default=-1)
+        leaves = now + left[first] / speed if left else np.inf
+        arrives = arrival[coming] if coming < count else np.inf
+        then = min(leaves, arrives)
+        left = {request: rest - (then - now) * speed for request, rest in left.items()}
+        now = then
+        if leaves <= arrives:
+            finish[first] = now
+            del left[first]
+        else:
+            left[coming] = float(work[coming])
+            coming += 1
+    return judge_stability(run(requests(np.rint(arrival * 1e9), np.rint(finish * 1e9))))
+
+
+@pytest.mark.parametrize("rate", [80.0, 120.0])
+def test_a_short_run_far_over_capacity_is_found(rate: float) -> None:
+    """A server for 20: the last of 400 are fast, as the others leave, yet most are left behind."""
+    found = [shared(rate, 400, 20, seed) for seed in range(5)]
+    assert min(each.slowdown for each in found) < 1.5
+    assert all(each.unstable for each in found)
+
+
+@pytest.mark.parametrize("rate", [5.0, 12.0, 16.0])
+def test_a_short_run_within_capacity_is_not(rate: float) -> None:
+    assert not any(shared(rate, 400, 20, seed).unstable for seed in range(5))
+
+
 def test_unfinished_requests_make_a_run_unstable() -> None:
     """A run of which more than one request in twenty never finished is unstable, and says so."""
     judged = judge_stability(run(requests([1, 2, 3], [2, 3, 4]), unfinished=1))
