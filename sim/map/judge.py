@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sim.map.model import At, Choice, Figures, Point
-from sim.results.compare import Cell, Difference, PolicyResult, best_policy, paired_difference, settled
+from sim.results.compare import Cell, Difference, PolicyResult, best_policy, paired_difference
 from sim.results.metrics import Metrics
 from sim.results.names import METRICS
 
@@ -29,7 +29,7 @@ class Judge:
         self, at: At, runs: Sequence[Sequence[Metrics]], rate_per_s: float, context_tokens: float
     ) -> Point:
         """The point whose runs are given by seed, then by policy."""
-        cell = Cell("", settled(list(map(PolicyResult, self.labels, zip(*runs, strict=True)))))
+        cell = Cell("", tuple(map(PolicyResult, self.labels, zip(*runs, strict=True))))
         fixed = Cell("", tuple(cell.policy(label) for label in self.depths.values()))
         policy = self._choice(cell)
         figures = {result.label: self._figures(cell, result, policy.best) for result in cell.policies}

@@ -7,7 +7,7 @@ the unit of inference is the seed and the statistic the difference within it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -27,19 +27,17 @@ Verdict = Literal["better", "worse", "differs", "no difference", "one seed", "no
 class PolicyResult:
     """Metrics of one policy at one load, one entry per seed, in the same order for every policy.
 
-    ``bound`` marks a clairvoyant policy: shown as a limit, never recommended; ``behind`` one that holds
-    more requests than an unstable one (``settled``).
+    ``bound`` marks a clairvoyant policy: shown as a limit, never recommended.
     """
 
     label: str
     runs: tuple[Metrics, ...]
     bound: bool = False
-    behind: bool = False
 
     @property
     def unstable(self) -> bool:
         """Whether the backlog grew under half of the seeds or more; no mean of such a policy is reported."""
-        return self.behind or 2 * self.unstable_seeds >= len(self.runs)
+        return 2 * self.unstable_seeds >= len(self.runs)
 
     @property
     def in_system(self) -> float:
@@ -76,19 +74,6 @@ class Cell:
                 return policy
         known = ", ".join(policy.label for policy in self.policies)
         raise InputError(f"no policy {label!r} at load {self.load}; it has {known}")
-
-
-def settled(policies: Sequence[PolicyResult]) -> tuple[PolicyResult, ...]:
-    """Policies of one cell, those marked that cannot be stable because another is not.
-
-    All meet the same arrivals. Who holds more requests than a policy whose backlog grows serves no
-    faster, so its backlog grows, too, even where a short run does not show it.
-    """
-    growing = [policy.in_system for policy in policies if policy.unstable and policy.in_system > 0]
-    fewest = min(growing, default=float("inf"))
-    return tuple(
-        replace(policy, behind=not policy.unstable and policy.in_system >= fewest) for policy in policies
-    )
 
 
 @dataclass(frozen=True)

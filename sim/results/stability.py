@@ -19,9 +19,9 @@ INTERVALS: Final = 20
 MIN_REQUESTS: Final = 50
 # Four conditions, each against one way to be wrong: chance (t), a busy but bounded system (growth
 # over the mean), noise that is tiny beside the traffic (share: at least 2 %, and two standard
-# deviations of Poisson arrivals), load that rises within capacity (slowdown, or so many of the late
-# arrivals left behind that no rise within capacity would do it: in a short run that is far over
-# capacity the last requests are answered fast, once nobody comes any more).
+# deviations of Poisson arrivals), load that rises within capacity (slowdown; or, in a run of several
+# lifetimes of a request, most of the late arrivals left behind: far over capacity the last requests of a
+# short run are answered fast, once nobody comes any more).
 # tests/results/test_stability.py measures the error rates that follow.
 MIN_T: Final = 4.0
 MIN_GROWTH_OVER_MEAN: Final = 1.0
@@ -30,6 +30,7 @@ MIN_GROWTH_DEVIATIONS: Final = 2.0
 MIN_SLOWDOWN: Final = 1.5
 MIN_LATE_SHARE: Final = 0.5
 MIN_LATE_DEVIATIONS: Final = 3.0
+MIN_LIFETIMES: Final = 3.0
 MAX_UNFINISHED_SHARE: Final = 0.05
 
 
@@ -40,8 +41,9 @@ class Stability:
     ``t`` is the slope of its interval means over the slope's standard error, ``growth`` the rise
     of the fitted line from end to end in requests, ``mean`` the mean number in the system,
     ``growth_share`` the growth per arriving request, ``slowdown`` the mean E2EL of the last third
-    of the requests over that of the first, ``late_share`` the rise over the second half of the
-    arrivals, as a share of them.
+    of the requests over that of the first, ``late_share`` the rise in the system over the second half
+    of the arrivals, as a share of them, and ``lifetimes`` how many times the stretch of arrivals is as
+    long as a request that nothing holds up: in a run of few the system is merely filling up.
     """
 
     t: float = 0.0
@@ -50,6 +52,7 @@ class Stability:
     growth_share: float = 0.0
     slowdown: float = 1.0
     late_share: float = 0.0
+    lifetimes: float = 0.0
     growth_per_s: float = 0.0
     unfinished_share: float = 0.0
     closed_loop: bool = False
@@ -69,7 +72,7 @@ class Stability:
     def left_behind(self) -> bool:
         """Whether half of the second half of the arrivals, or more, stayed in the system."""
         chance = MIN_LATE_DEVIATIONS / (self.requests / 2) ** 0.5
-        return bool(self.late_share > max(MIN_LATE_SHARE, chance))
+        return bool(self.lifetimes > MIN_LIFETIMES and self.late_share > max(MIN_LATE_SHARE, chance))
 
     @property
     def unstable(self) -> bool:
@@ -97,10 +100,11 @@ def judge_stability(records: RunRecords) -> Stability:
     if records.closed_loop or len(arrival) < MIN_REQUESTS:
         return Stability(unfinished_share=share, closed_loop=records.closed_loop)
     order = np.argsort(arrival, kind="stable")
-    return _judge_backlog(arrival[order], records.requests["finish_ns"][order], share)
+    finish, tokens = (records.requests[name][order] for name in ("finish_ns", "output_tokens"))
+    return _judge_backlog(arrival[order], finish, tokens, share)
 
 
-def _judge_backlog(arrival: Int64, finish: Int64, unfinished_share: float) -> Stability:
+def _judge_backlog(arrival: Int64, finish: Int64, tokens: Int64, unfinished_share: float) -> Stability:
     """Fit a line to the interval means of the number in the system."""
     origin = arrival[0]
     edges = np.linspace(0.0, float(arrival[-1] - origin), INTERVALS + 1)
@@ -116,6 +120,7 @@ def _judge_backlog(arrival: Int64, finish: Int64, unfinished_share: float) -> St
         growth_share=growth / len(arrival),
         slowdown=_slowdown(arrival, finish),
         late_share=_late_share(arrival - origin, in_system),
+        lifetimes=_lifetimes(arrival, finish, tokens),
         growth_per_s=growth / (edges[-1] / NS_PER_S),
         unfinished_share=unfinished_share,
         requests=len(arrival),
@@ -147,11 +152,20 @@ def _line(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _late_share(arrival: Int64, in_system: NDArray[np.float64]) -> float:
-    """From the two middle intervals to the two last ones, per request that arrived meanwhile."""
+    """From the two middle intervals to the two last ones, per request that arrived between their centres."""
     middle = INTERVALS // 2
     rise = in_system[-2:].mean() - in_system[middle - 1 : middle + 1].mean()
-    arrived = np.count_nonzero(arrival > arrival[-1] / 2)
+    last = arrival[-1] * (1 - 1 / INTERVALS)
+    arrived = np.count_nonzero((arrival > arrival[-1] / 2) & (arrival <= last))
     return float(rise / arrived) if arrived else 0.0
+
+
+def _lifetimes(arrival: Int64, finish: Int64, tokens: Int64) -> float:
+    """Stretch of arrivals over the E2EL of a mean request at the pace of the fastest one."""
+    done = finish >= 0
+    pace = (finish - arrival)[done] / np.maximum(tokens[done], 1)
+    lone = float(pace.min()) * float(tokens.mean()) if len(pace) else 0.0
+    return float(arrival[-1] - arrival[0]) / lone if lone > 0 else 0.0
 
 
 def _slowdown(arrival: Int64, finish: Int64) -> float:

@@ -21,7 +21,7 @@ def percent(difference: Difference) -> str:
 def verdict(cell: Cell, comparison: Comparison) -> str:
     """One sentence or two for one load, for example ``2/s: off is best; goodput is 3 % slower``."""
     best = best_policy(cell, comparison.metric, comparison.error)
-    sentences = [_choice(cell, comparison, best), _unstable(cell), _bounds(cell, comparison)]
+    sentences = [_choice(cell, comparison, best), _unstable(cell, best), _bounds(cell, comparison)]
     text = ". ".join(sentence for sentence in sentences if sentence)
     return f"{cell.load}: {text}."
 
@@ -83,9 +83,12 @@ def _losses(cell: Cell, comparison: Comparison, best: Best) -> str:
     return f"the others are {_share(min(known.values()))} to {_share(max(known.values()))} {worse}"
 
 
-def _unstable(cell: Cell) -> str:
+def _unstable(cell: Cell, best: Best) -> str:
     labels = [policy.label for policy in cell.policies if policy.unstable]
     text = f"Unstable: {_list(labels)}" if labels and len(labels) < len(cell.policies) else ""
+    ahead = [p for p in cell.policies if p.unstable and not p.bound and p.in_system > 0]
+    if best.label and any(p.in_system < cell.policy(best.label).in_system for p in ahead):
+        text += f", some of them with fewer requests waiting than {best.label}: send more requests to tell"
     partly = [
         f"{policy.label} under {policy.unstable_seeds} of {len(policy.runs)} seeds, left out"
         for policy in cell.policies

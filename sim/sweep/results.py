@@ -155,7 +155,7 @@ def compared(cell: Cell, runs: Mapping[RunKey, Finished], seeds: Sequence[int]) 
         metrics = tuple(runs[cell.label, policy.title, seed].metrics for seed in seeds)
         return compare.PolicyResult(policy.title, metrics, bound=policy.policy == "oracle")
 
-    return compare.Cell(cell.label, compare.settled([result(each) for each in cell.scenario.policies]))
+    return compare.Cell(cell.label, tuple(result(policy) for policy in cell.scenario.policies))
 
 
 def profiles_of(cells: Sequence[Cell]) -> dict[str, Profile]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,17 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sim.errors import InputError
-from sim.results.compare import (
-    Best,
-    Cell,
-    Comparison,
-    PolicyResult,
-    against,
-    best_policy,
-    paired_difference,
-    settled,
-)
-from sim.results.stability import Stability
+from sim.results.compare import Best, Cell, Comparison, against, best_policy, paired_difference
 from tests.results.build import metrics, policy
 
 TPOT = "tpot_mean_ms"
@@ -170,16 +158,3 @@ def test_metrics_of_a_run_know_whether_it_is_unstable() -> None:
     """The flag travels with the numbers."""
     assert metrics(unstable=True).unstable
     assert not metrics().unstable
-
-
-def test_who_holds_more_requests_than_an_unstable_policy_is_unstable_too() -> None:
-    """All meet the same arrivals, so the slower one cannot keep up where the faster does not."""
-    grows = Stability(t=9.0, growth=90.0, mean=50.0, growth_share=0.3, slowdown=2.0, requests=400)
-    calm = Stability(t=9.0, growth=90.0, mean=80.0, growth_share=0.3, slowdown=1.1, requests=400)
-    less = Stability(t=1.0, growth=1.0, mean=20.0, requests=400)
-    results = [
-        PolicyResult(name, (replace(metrics(), stability=stability),) * 3)
-        for name, stability in (("fast", grows), ("slow", calm), ("best", less))
-    ]
-    assert [policy.unstable for policy in settled(results)] == [True, True, False]
-    assert not any(policy.behind for policy in settled(results[1:]))

@@ -97,6 +97,19 @@ def test_a_short_run_within_capacity_is_not(rate: float) -> None:
     assert not any(shared(rate, 400, 20, seed).unstable for seed in range(5))
 
 
+@pytest.mark.parametrize(("count", "service_s"), [(60, 20), (100, 20), (200, 20), (1000, 200)])
+def test_a_system_that_fills_up_is_not_overloaded(count: int, service_s: int) -> None:
+    """Ten requests a second, each served at once: the run is just shorter than a few of them."""
+    arrival = np.arange(count) * 1e8
+    assert not judge_stability(run(requests(arrival, arrival + service_s * 1e9))).unstable
+
+
+def test_the_late_share_is_what_capacity_leaves_behind() -> None:
+    """Of a load rho > 1 there stays 1 - 1/rho, of late arrivals, too."""
+    judged = judge_stability(queue_run(np.random.default_rng(3), 20_000, 2.0, "D"))
+    assert judged.late_share == pytest.approx(0.5, abs=0.03)
+
+
 def test_unfinished_requests_make_a_run_unstable() -> None:
     """A run of which more than one request in twenty never finished is unstable, and says so."""
     judged = judge_stability(run(requests([1, 2, 3], [2, 3, 4]), unfinished=1))
