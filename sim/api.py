@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from sim.errors import InputError
 from sim.scenario.choose import Choice, choose
 from sim.scenario.lint import lint
 from sim.scenario.load import Loaded, check_document, find_scenario, read_scenario
@@ -38,6 +39,10 @@ def load(
     ``{"workload.arrival.request_rate": "8/s"}``. The rest narrows it as the flags of ``leadline
     run`` do: the first seed, how many seeds, policies by label, a quick look, a precision.
     """
+    if seeds is not None and seeds < 1:
+        raise InputError(f"seeds is {seeds}; it must be 1 or more")
+    if isinstance(policies, str):
+        policies = [policies]
     chosen = None if policies is None else ",".join(policies)
     return choose(_read(scenario, settings), Choice(seed, seeds, chosen, quick, precision)).scenario
 
@@ -64,6 +69,10 @@ def run(
     that folder and what is there already is not run again. ``progress`` is called with
     (finished, total) runs.
     """
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}; it must be 1 or more")
+    if executor not in get_args(Kind):
+        raise InputError(f"executor is {executor!r}; it must be one of {', '.join(get_args(Kind))}")
     folder = None if out is None else Path(out)
     results = run_scenario(
         load(scenario, settings, **chosen), jobs, folder, progress=progress, workers=executor

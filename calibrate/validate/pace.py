@@ -64,8 +64,8 @@ def _faster(arrival: Arrival, factor: float) -> Arrival:
     if rate is not None:
         return arrival.model_copy(update={"request_rate": rate * factor})
     if isinstance(arrival, TraceArrival):
-        scale, jitter = arrival.time_scale or 1.0, _ns(arrival.jitter / factor) if arrival.jitter else 0
-        return arrival.model_copy(update={"time_scale": scale / factor, "jitter": jitter})
+        # Jitter is drawn in the trace's own time, and scaled with it.
+        return arrival.model_copy(update={"time_scale": (arrival.time_scale or 1.0) / factor})
     if isinstance(arrival, PhasesArrival | ProfileArrival):
         return arrival.model_copy(update={"rate_scale": (arrival.rate_scale or 1.0) * factor})
     return arrival

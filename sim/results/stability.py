@@ -88,7 +88,7 @@ class Stability:
             return ""
         if self.backlog_grows:
             return (
-                f"backlog grew by {self.growth_per_s:.3g} requests/s, {self.growth_share:.0%} of the arrivals"
+                f"backlog grew by {self.growth_per_s:.3g} requests/s, {min(self.growth_share, 1.0):.0%} of the arrivals"
             )
         return f"{self.unfinished_share:.0%} of the requests never finished"
 

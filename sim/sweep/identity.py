@@ -11,10 +11,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 import calibrate.profile
 import sim
@@ -45,7 +44,7 @@ def settings_of(scenario: Scenario) -> dict[str, Any]:
     return {
         "schema": RUN_SCHEMA,
         "code": code_digest(),
-        "numpy": np.__version__,
+        **{name: version(name) for name in ("numpy", "scipy", "simpy")},
         "profile": digest(scenario.profile_path),
         "files": {name: digest(path) for name, path in named_files(scenario).items()},
         "max_depth": scenario.run.max_depth,

@@ -129,9 +129,10 @@ class Results:
         return {**found, "warnings": list(self.warnings)}
 
     def _more(self, cell: str, policy: str) -> dict[str, Any]:
-        """Mean time of a policy's runs by term, and where the runs are kept."""
+        """Mean time of a policy's stable runs by term (of all, if none is), and where the runs are kept."""
         keys = [(cell, policy, seed) for seed in self.seeds(cell)]
-        terms = [self.runs[key].breakdown_ns for key in keys]
+        stable = [key for key in keys if not self.runs[key].metrics.unstable] or keys
+        terms = [self.runs[key].breakdown_ns for key in stable]
         names = dict.fromkeys(name for each in terms for name in each)
         mean = {name: sum(each.get(name, 0.0) for each in terms) / len(terms) for name in names}
         kept = [self.folders[key].path.name for key in keys if key in self.folders]

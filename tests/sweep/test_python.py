@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,3 +163,13 @@ def test_stopped_intervals_hold_the_truth_nearly_as_often_as_they_say() -> None:
     seeds, holds = coverage(0.04, 0.02, trials=300)
     assert seeds > 10
     assert holds > 0.9
+
+
+@pytest.mark.parametrize("wrong", [{"seeds": 0}, {"jobs": 0}, {"executor": "x"}])
+def test_numbers_and_names_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        sim.api.run(SMALL, **wrong)
+
+
+def test_one_policy_may_be_named_without_a_list() -> None:
+    assert sim.api.load(SMALL, policies="off").labels == ("off",)
