@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import simpy
 
@@ -25,6 +26,13 @@ from sim.sweep.results import Results
 from sim.workload.build import build_requests
 
 Table = Callable[[Scenario, PolicyConfig], Rows]
+_AND_STATIC: Final = ", the best static"
+ROLES: Final = (
+    *(role + also for role in ("recommended", "chosen") for also in ("", _AND_STATIC)),
+    "best static",
+    "off",
+)
+"""Every role that a block can have."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +40,8 @@ class Block:
     """One policy's settings with its expected gain.
 
     ``refused`` says why there are no settings, if there are none. ``lost`` is what the settings lose
-    against the policy where they stand for another one (``None``: they are the policy itself, or one
-    of the two is unstable).
+    against the policy where they stand for another one (``None``: they are the policy itself), or why
+    that is not known.
     """
 
     role: str
@@ -41,7 +49,7 @@ class Block:
     gain: str
     settings: Settings
     refused: str = ""
-    lost: Difference | None = None
+    lost: Difference | str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ class _At:
     def _blocks(self, found: Picks) -> Iterator[Block]:
         role = "recommended" if self.order.policy is None else "chosen"
         if found.best_static is not None and found.recommended == found.best_static:
-            yield self._block(f"{role}, the best static", found.best_static, found)
+            yield self._block(f"{role}{_AND_STATIC}", found.best_static, found)
         else:
             if found.recommended is not None:
                 yield self._block(role, found.recommended, found)
@@ -129,9 +137,11 @@ class _At:
     def _gain(self, policy: PolicyConfig, found: Picks) -> str:
         return gain(self.compared, self.results.comparison, policy.title, found.off)
 
-    def _lost(self, policy: PolicyConfig, settings: Settings) -> Difference | None:
-        if settings.stands_for is None or not self.order.simulate:
+    def _lost(self, policy: PolicyConfig, settings: Settings) -> Difference | str | None:
+        if settings.stands_for is None:
             return None
+        if not self.order.simulate:
+            return "what it loses was not simulated"
         comparison, seeds = self.results.comparison, self.results.seeds(self.cell.label)
         return loss(self.cell, policy, settings.stands_for, seeds, comparison.metric, comparison.error)
 

@@ -22,8 +22,8 @@ def loss(
     seeds: Sequence[int],
     metric: str,
     error: float,
-) -> Difference | None:
-    """The exported policy against the wished one, paired over seeds; ``None`` if one is unstable."""
+) -> Difference | str:
+    """The exported policy against the wished one, paired over seeds; or why there is no difference."""
     exported = stands_for.model_copy(update={"label": LABEL})
     pair = (wished, exported)
     runs: dict[RunKey, Finished] = {}
@@ -34,4 +34,15 @@ def loss(
         PolicyResult(policy.title, tuple(runs[cell.label, policy.title, seed].metrics for seed in seeds))
         for policy in pair
     )
-    return against(ComparedCell(cell.label, results), wished.title, metric, error)[1]
+    found = against(ComparedCell(cell.label, results), wished.title, metric, error)[1]
+    if found is None:
+        return _unstable(*results)
+    return "what it loses has no data to tell by" if found.verdict == "no data" else found
+
+
+def _unstable(wished: PolicyResult, exported: PolicyResult) -> str:
+    if wished.unstable and exported.unstable:
+        return "simulated, it is unstable at this load, as the policy itself is"
+    if exported.unstable:
+        return "simulated, it is unstable at this load, and the policy itself is not"
+    return "what it loses cannot be told: the policy itself is unstable at this load"

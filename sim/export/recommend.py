@@ -57,7 +57,8 @@ def gain(cell: Cell, comparison: Comparison, label: str, off: PolicyConfig | Non
     """``TPOT mean -31.0 ± 2.0 % against off``; why there is none otherwise."""
     base = comparison.baseline if off is None else off.title
     if label == base:
-        return "what gains are measured against"
+        alone = sum(not policy.bound for policy in cell.policies) < 2
+        return "the only policy, no gain to measure" if alone else "what gains are measured against"
     found = against(cell, base, comparison.metric, comparison.error)
     difference = next(d for p, d in zip(cell.policies, found, strict=True) if p.label == label)
     if difference is None or difference.verdict == "no data":
@@ -111,10 +112,20 @@ def _advice(
     """Whether speculation pays at this load, in one sentence."""
     drafting = _best_of(cell, comparison, [p.title for p in policies if not _is_off(p)])
     if drafting is None:
-        return "no policy that drafts is stable at this load"
+        return _no_drafting(cell, policies)
     if off is None:
         return f"{drafting} is best of those that draft; the scenario has no off to compare with"
     found = gain(cell, comparison, drafting, off)
     if worth:
         return f"worth it: {drafting}: {found}"
     return f"don't bother: the best that drafts is {drafting}: {found}"
+
+
+def _no_drafting(cell: Cell, policies: tuple[PolicyConfig, ...]) -> str:
+    drafting = {policy.title for policy in policies if not _is_off(policy)}
+    found = [p for p in cell.policies if p.label in drafting and not p.bound]
+    if not found:
+        return "no policy that drafts was simulated"
+    if not all(policy.unstable for policy in found):
+        return "no policy that drafts has data to compare"
+    return "no policy that drafts is stable at this load"

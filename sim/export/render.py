@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from sim.export.build import Block, LoadExport
+from sim.export.build import ROLES, Block, LoadExport
 from sim.export.settings import Engine
+from sim.export.sglang import ADAPTIVE_FILE, SPS_FILE
 from sim.files import write_whole
 from sim.results.compare import Difference
 from sim.results.names import METRICS
 from sim.results.words import percent
+
+FILES: Final = ("settings", ADAPTIVE_FILE, SPS_FILE)
+"""Every name that an export writes in the folder of a role."""
 
 
 def text(engine: Engine, loads: Sequence[LoadExport], error: float) -> str:
@@ -42,16 +46,16 @@ def remarks(block: Block, context: int) -> list[str]:
         return [f"no settings: {block.refused}"]
     found = list(block.settings.notes)
     other = block.settings.stands_for
-    if other is not None:
+    if other is not None and block.lost is not None:
         at = f"at the mean context of {context:,} tokens" if other.policy == "per_batch_size" else ""
         words = " ".join(filter(None, ["the nearest that this engine has is", other.title, at]))
         found.insert(0, f"{words}; {_lost(block.lost)}")
     return found
 
 
-def _lost(lost: Difference | None) -> str:
-    if lost is None:
-        return "what it loses was not simulated"
+def _lost(lost: Difference | str) -> str:
+    if isinstance(lost, str):
+        return lost
     even = ", which is no difference" if lost.verdict == "no difference" else ""
     return f"simulated against the policy itself: {METRICS[lost.metric].label} {percent(lost)}{even}"
 
@@ -78,7 +82,7 @@ def data(engine: Engine, loads: Sequence[LoadExport], error: float) -> dict[str,
 
 
 def _block(block: Block, context: int) -> dict[str, Any]:
-    lost = block.lost
+    lost = block.lost if isinstance(block.lost, Difference) else None
     return {
         "role": block.role,
         "policy": block.policy,
@@ -91,7 +95,10 @@ def _block(block: Block, context: int) -> dict[str, Any]:
 
 
 def write(out: Path, loads: Sequence[LoadExport]) -> list[Path]:
-    """Write ``LOAD/ROLE/settings`` and the files that settings name; returns what was written."""
+    """Write ``LOAD/ROLE/settings`` and the files that settings name; returns what was written.
+
+    Files of that name that an earlier export left in other loads and roles of ``out`` are removed.
+    """
     written = []
     for number, load in enumerate(loads):
         for block in load.blocks:
@@ -100,7 +107,21 @@ def write(out: Path, loads: Sequence[LoadExport]) -> list[Path]:
             for name, content in files.items():
                 write_whole(folder / name, content)
                 written.append(folder / name)
+    _remove_earlier(out, set(written))
     return written
+
+
+def _remove_earlier(out: Path, written: set[Path]) -> None:
+    """Remove what an export writes and this one did not, with the folders that this empties."""
+    for role in ROLES:
+        for folder in sorted(out.glob(f"[0-9]*-*/{_name(role)}")):
+            earlier = (folder / name for name in FILES)
+            stale = [path for path in earlier if path not in written and path.is_file()]
+            for path in stale:
+                path.unlink()
+            for each in (folder, folder.parent) if stale else ():
+                if not any(each.iterdir()):
+                    each.rmdir()
 
 
 def _name(label: str) -> str:

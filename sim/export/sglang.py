@@ -41,6 +41,8 @@ _ALGORITHMS: Final = {
 }
 _ADAPTS: Final = ("eagle", "eagle3", "mtp")
 _WITHOUT_MODEL: Final = ("mtp", "ngram")
+_BATCH: Final = "sampling"
+"""What SGLang counts as the batch: the sequences that draft (as in sim/policies/sglang_ema.py)."""
 _PADDED = "SGLang pads a batch to its captured size before it looks the depth up"
 _PROFILED = "SGLang times its own costs at startup and learns acceptance, as the policy here does"
 _COSTS = "the cost table is this profile's; SGLang's own profiler (dspark_sps_profiler) measures yours"
@@ -80,8 +82,9 @@ def _adapting(wish: Wish) -> Settings:
 def _table(wish: Wish) -> Settings:
     policy = wish.policy
     rows = policy.table if isinstance(policy, PerBatchSizeConfig) else wish.rows()
-    exact = isinstance(policy, PerBatchSizeConfig)
-    stands_for = None if exact else PerBatchSizeConfig(policy="per_batch_size", table=rows)
+    exact = isinstance(policy, PerBatchSizeConfig) and policy.batch_key == _BATCH
+    near = PerBatchSizeConfig(policy="per_batch_size", table=rows, batch_key=_BATCH)
+    stands_for = None if exact else near
     if not deepest(rows):
         return Settings("", notes=off().notes, stands_for=stands_for)
     config = {"strategy": "ema", **{str(first): {"candidate_steps": [k]} for first, _, k in rows}}

@@ -3,7 +3,7 @@
 Checked in NVIDIA/TensorRT-LLM tensorrt_llm/llmapi/llm_args.py at 0004396 (``DecodingBaseConfig`` and the
 classes of each ``decoding_type``) and tensorrt_llm/_torch/speculative/utils.py: a key of
 ``draft_len_schedule`` is the largest batch of its depth, nothing is drafted above the last key, and the
-smallest key must hold ``max_draft_len``, the largest depth.
+smallest key must hold ``max_draft_len``, the largest depth. The batch is that of scheduled requests.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ def express(wish: Wish) -> Settings:
 
 def _table(wish: Wish) -> Settings:
     policy = wish.policy
-    asked = policy.table if isinstance(policy, PerBatchSizeConfig) else wish.rows()
+    asked = closed(policy.table) if isinstance(policy, PerBatchSizeConfig) else wish.rows()
     rows = falling(asked)
     near = PerBatchSizeConfig(policy="per_batch_size", table=rows)
-    stands_for = None if isinstance(policy, PerBatchSizeConfig) and rows == asked else near
+    own = isinstance(policy, PerBatchSizeConfig) and policy.batch_key == "scheduled"
+    stands_for = None if own and rows == asked else near
     if not deepest(rows):
         return Settings("", notes=off().notes, stands_for=stands_for)
     if len(rows) == 1:
@@ -97,16 +98,22 @@ def _tree(wish: Wish, policy: TreeConfig) -> Settings:
     return _yaml(_config(wish, policy.k) | tree)
 
 
+def closed(rows: Rows) -> Rows:
+    """The same table without gaps: every row lasts until the next one begins."""
+    lasts = [*(first - 1 for first, _, _ in rows[1:]), rows[-1][1]]
+    return tuple((first, last, k) for (first, _, k), last in zip(rows, lasts, strict=True))
+
+
 def falling(rows: Rows) -> Rows:
-    """The table with its largest depth from batch 1 to the end of the first row that has it."""
-    most = deepest(rows)
+    """The table without gaps, its largest depth from batch 1 to the end of the first row that has it."""
+    rows, most = closed(rows), deepest(rows)
     at = next(i for i, row in enumerate(rows) if row[2] == most)
     return ((1, rows[at][1], most), *rows[at + 1 :])
 
 
 def schedule(rows: Rows, most: int) -> dict[int, int]:
     """Rows as {largest batch: depth}; the last one lasts to the largest batch, and none is 0 at the end."""
-    ends = [last for _, last, _ in rows[:-1]] + [max(rows[-1][1], most)]
+    ends = [last for _, last, _ in closed(rows)[:-1]] + [max(rows[-1][1], most)]
     found = {end: k for end, (_, _, k) in zip(ends, rows, strict=True)}
     if rows[-1][2] == 0:
         del found[ends[-1]]

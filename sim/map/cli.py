@@ -28,6 +28,7 @@ _End = "AXIS=VALUE"
 
 @app.callback()
 def make_map(
+    context: typer.Context,
     scenario: Annotated[
         str, typer.Argument(metavar="FILE_OR_NAME", help="A scenario file, or a shipped scenario's name.")
     ],
@@ -67,16 +68,32 @@ def make_map(
     ] = None,
 ) -> None:
     """Simulate a coarse grid, add points where the winner changes, and print who wins where."""
+    from sim.errors import InputError
     from sim.map.make import DEFAULT_REFINE
 
+    over_source = context.get_parameter_source("over")
+    if explore and over_source is not None and over_source.name != "DEFAULT":
+        raise InputError("--explore takes all four axes, --over only some; give one of the two")
     names = ["load", "acceptance", "context", "output"] if explore else _names(over)
     wanted = _wanted(names, low or [], high or [], points or [], explore)
     found = _scenario(scenario, policies, seeds or (_EXPLORE_SEEDS if explore else _SEEDS))
     budget = (0 if explore else DEFAULT_REFINE) if refine is None else refine
+    if out is not None:
+        _make_folder(out)
     result = _build(found, wanted, budget, jobs)
     _print(result)
     if out is not None:
         _write(result, out)
+
+
+def _make_folder(out: Path) -> None:
+    """Before anything is simulated: a folder that cannot be made should cost no time."""
+    from sim.errors import InputError
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {out}: the folder cannot be made ({error.strerror})") from None
 
 
 def _names(over: str) -> list[str]:

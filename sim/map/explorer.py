@@ -69,9 +69,10 @@ def _basis(found: Map) -> str:
 
 
 def _point(found: Map, point: Point) -> list[Any]:
-    """Coordinates, rate, context, and per policy its figures or 0 where it is unstable."""
+    """Coordinates, rate, context, per policy its figures or 0 where it is unstable, the enough depth."""
     figures = [_figures(point.policies[label]) for label in found.policies]
-    return [point.at, _short(point.rate_per_s), _short(point.context_tokens), figures]
+    enough = min((depth for depth, label in found.depths.items() if label in point.depth.even), default=None)
+    return [point.at, _short(point.rate_per_s), _short(point.context_tokens), figures, enough]
 
 
 def _figures(figures: Figures) -> list[float | None] | int:

@@ -18,11 +18,15 @@ from sim.results.names import METRICS
 
 @dataclass(frozen=True)
 class Reading:
-    """The map at one place; ``points`` is how many simulated ones it rests on (1: it is one itself)."""
+    """The map at one place; ``points`` is how many simulated ones it rests on (1: it is one itself).
+
+    ``even_depths`` are the labels of the fixed depths that are best or even among fixed depths alone.
+    """
 
     policies: dict[str, Figures]
     best: str | None
     even: tuple[str, ...]
+    even_depths: tuple[str, ...]
     points: int
 
     @property
@@ -36,7 +40,16 @@ def reading(found: Map, at: At) -> Reading:
     weights = _weights(found, at)
     policies = {label: _mixed(label, weights) for label in found.policies}
     best, even = best_and_even(found, policies)
-    return Reading(policies, best, even, len(weights))
+    return Reading(policies, best, even, _even_depths(found, policies, weights), len(weights))
+
+
+def _even_depths(
+    found: Map, policies: Mapping[str, Figures], weights: Sequence[tuple[Point, float]]
+) -> tuple[str, ...]:
+    """A simulated point's own; half widths are against the best of all policies, so elsewhere about it."""
+    if len(weights) == 1:
+        return weights[0][0].depth.even
+    return best_and_even(found, {label: policies[label] for label in found.depths.values()})[1]
 
 
 def best_and_even(found: Map, policies: Mapping[str, Figures]) -> tuple[str | None, tuple[str, ...]]:
@@ -52,8 +65,7 @@ def best_and_even(found: Map, policies: Mapping[str, Figures]) -> tuple[str | No
 
 def enough(found: Map, seen: Reading) -> int | None:
     """The smallest fixed depth that is no worse than the best fixed depth; ``None`` if none is stable."""
-    _, even = best_and_even(found, {label: seen.policies[label] for label in found.depths.values()})
-    return min((depth for depth, label in found.depths.items() if label in even), default=None)
+    return min((depth for depth, label in found.depths.items() if label in seen.even_depths), default=None)
 
 
 def gain(found: Map, seen: Reading) -> float:

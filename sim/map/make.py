@@ -57,8 +57,13 @@ def build(
     ``refine`` points are added where corners disagree. A plain run takes about ``steps``
     steps. The result does not depend on ``jobs``.
     ``progress`` is called with (points done, points wanted at most). Raises ``InputError`` where an
-    axis does not fit the scenario.
+    axis does not fit the scenario, or the scenario is of several replicas.
     """
+    if scenario.fleet.replicas > 1:
+        raise InputError(
+            f"fleet: {scenario.fleet.replicas} replicas, and a map is of one replica; remove fleet from the "
+            "scenario, and state loads as one replica's share"
+        )
     plan = plan_of(scenario)
     traffic = Traffic(scenario, scenario.run.seeds[0])
     axes = axes_of(traffic, wanted)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 from sim.engine.simulate import simulate
+from sim.errors import InputError
 from sim.map.place import Place, setup_at
 from sim.policies.config import Bounds, PolicyConfig
 from sim.policies.custom import CustomConfig
@@ -37,7 +39,10 @@ RunGroups = Callable[[Sequence[Group]], Iterator[Found]]
 
 @contextmanager
 def workers(scenario: Scenario, policies: Sequence[PolicyConfig], jobs: int) -> Iterator[RunGroups]:
-    """Runs groups here or in ``jobs`` processes; what they find comes in the order of the groups."""
+    """Runs groups here or in ``jobs`` processes; what they find comes in the order of the groups.
+
+    Raises ``InputError`` if a worker dies.
+    """
     run = partial(run_group, scenario, tuple(policies))
     if jobs <= 1:
         yield partial(map, run)
@@ -45,6 +50,10 @@ def workers(scenario: Scenario, policies: Sequence[PolicyConfig], jobs: int) -> 
     pool = ProcessPoolExecutor(jobs)
     try:
         yield partial(pool.map, run)
+    except BrokenProcessPool:
+        raise InputError(
+            "a worker died while it made a point; if memory ran out, take fewer --jobs or a lower load"
+        ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

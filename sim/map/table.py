@@ -41,9 +41,9 @@ def summary(found: Map) -> list[str]:
         f"{about['engine']}, profile {about['profile']} ({about['profile_kind']}), "
         f"drafter {about['drafter']}.",
         f"Gains are over {found.baseline}, or over the next best where "
-        f"{found.baseline} is best itself. `{found.baseline} =`: even with others. "
-        "Of policies that are even, the one is shown that is so at most points. In brackets: depths that "
-        "are even.",
+        f"{found.baseline} is best itself. `{found.baseline} =`: {found.baseline} and others are even; "
+        f"{found.baseline} is shown wherever that is so. Of other policies that are even, the one is "
+        "shown that is so at most points, with its own gain. In brackets: depths that are even.",
     ]
     if found.error:
         lines.append(f"Differences under the profile's error ({100 * found.error:.0f} %) are even.")
@@ -55,10 +55,18 @@ def policy_text(found: Map, point: Point) -> str:
     choice = point.policy
     if choice.best is None:
         return "all unstable"
-    gain = "" if math.isnan(choice.margin) else f" {100 * choice.margin:+.0f} %"
     if found.baseline in choice.even and len(choice.even) > 1:
         return f"{found.baseline} ="
-    return f"{found.shown(choice.even)}{gain}"
+    name = found.shown(choice.even) or choice.best
+    gained = choice.margin if name == choice.best else _gain(found, point, name)
+    return name if math.isnan(gained) else f"{name} {100 * gained:+.0f} %"
+
+
+def _gain(found: Map, point: Point, label: str) -> float:
+    """What a policy gains over the baseline, as a share; NaN where either is unstable."""
+    base = point.policies[found.baseline].mean
+    ratio = point.policies[label].mean / base if base else math.nan
+    return 1 - ratio if METRICS[found.metric].better == "lower" else ratio - 1
 
 
 def depth_text(found: Map, point: Point) -> str:
@@ -73,17 +81,17 @@ def depth_text(found: Map, point: Point) -> str:
 def grid(found: Map, text: Cell) -> tuple[list[str], list[list[str]]]:
     """Header and rows: the second axis runs down, the first across, at the coarse values.
 
-    Further axes stand at their middle value.
+    Further axes stand at their middle value. A single axis has one row, ``best``.
     """
     rest = tuple(_middle(axis) for axis in found.axes[2:])
     at = {point.at: point for point in found.points}
     across = found.axes[0]
     down = next(iter(found.axes[1:]), None)
-    header = [down.name if down else "", *(across.text(value) for value in across.values)]
+    header = [(down or across).name, *(across.text(value) for value in across.values)]
     rows = []
     for value in reversed(down.values) if down else (None,):
         here = [at[(x,) if value is None else (x, value, *rest)] for x in across.values]
-        name = "" if down is None or value is None else down.text(value)
+        name = "best" if down is None or value is None else down.text(value)
         rows.append([name, *(text(found, point) for point in here)])
     return header, rows
 

@@ -76,7 +76,7 @@ class Answer:
     @property
     def bound(self) -> bool:
         """Whether the policy is clairvoyant: a limit, never recommended."""
-        return self.case.policy.policy == "oracle"
+        return self.case.bound
 
     @property
     def rate_per_s(self) -> float:

@@ -105,12 +105,21 @@ def plan(
 
 def _check_out(out: Path | None) -> None:
     """Refuse a file that could not be written before anything is simulated."""
+    from tempfile import TemporaryFile
+
     from sim.errors import InputError
 
-    if out is not None and out.suffix not in (".md", ".json"):
+    if out is None:
+        return
+    if out.suffix not in (".md", ".json"):
         raise InputError(f"--out {str(out)!r}: give a name that ends in .md or .json")
-    if out is not None and not out.parent.is_dir():
+    if not out.parent.is_dir():
         raise InputError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+    try:
+        with TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"--out {str(out)!r}: cannot be written ({error.strerror})") from None
 
 
 def _peak(loaded: Loaded, stated: str | None) -> float:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from sim.errors import InputError
 from sim.plan.answer import TOLERANCE, Answer, Question, answer
 from sim.plan.money import Prices, cost_per_million, kwh_per_million
 from sim.plan.what_if import Case
@@ -42,6 +44,10 @@ class Plan:
         if best is None:
             return ()
         return tuple(each for each in self.choices if self._differs(best, each) < self.margin(best, each))
+
+    def saves(self, other: Answer) -> bool:
+        """Whether the best fleet costs less than another's (has fewer GPUs, without prices)."""
+        return self.best is not None and self._whole(self.best) < self._whole(other)
 
     def margin(self, one: Answer, other: Answer) -> float:
         """Differences under it are none: the profiles' error, or how closely rates are found."""
@@ -96,7 +102,8 @@ def make_plan(
 ) -> Plan:
     """Plan every case, in ``jobs`` worker processes; no answer depends on how many.
 
-    ``progress`` is called with (finished, total). Raises ``InputError`` when a case cannot be set up.
+    ``progress`` is called with (finished, total). Raises ``InputError`` when a case cannot be set up,
+    or a worker dies.
     """
     answers: list[Answer] = []
     progress(0, len(cases))
@@ -119,5 +126,7 @@ def _mapper(jobs: int) -> Iterator[_MapAll]:
     pool = ProcessPoolExecutor(jobs)
     try:
         yield pool.map
+    except BrokenProcessPool:
+        raise InputError("a worker died; if memory ran out, take fewer --jobs or fewer --requests") from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

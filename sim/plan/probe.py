@@ -23,8 +23,8 @@ from sim.sweep.prepare import make_run
 from sim.units import NS_PER_S
 
 CONFIDENCE: Final = 0.95
-HOPELESS: Final = 1.5
-"""A seed that takes this much of a limit ends the trial: no further seed would save the mean."""
+_HOPELESS: Final = 1.5
+"""A seed never ends a trial before it takes this much of a limit."""
 LIFETIMES: Final = 40
 """A run lasts at least this many times as long as a request that is alone."""
 ALONE: Final = 60
@@ -60,7 +60,7 @@ class Probe:
         seeds = len(self.used)
         if seeds < 2:
             return (0.0,) * len(self.mean)
-        scale = float(stdtrit(seeds - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(seeds)
+        scale = _quantile(seeds) / math.sqrt(seeds)
         return tuple(float(scale * each) for each in np.asarray(self.used).std(axis=0, ddof=1))
 
     @property
@@ -81,6 +81,19 @@ class Probe:
         """Number of the part that takes most of its limit, at its upper bound."""
         upper = [mean + half for mean, half in zip(self.mean, self.half_width, strict=True)]
         return int(np.argmax(upper))
+
+
+def hopeless(seeds: int) -> float:
+    """What one seed may take of a limit before no trial over ``seeds`` seeds can meet it.
+
+    If a seed takes x, the mean is at least x / n; its upper bound is least, x (1 + t) / n, where the
+    others take nothing. It is never less than 1.5: of a near miss more seeds tell by how much.
+    """
+    return max(_HOPELESS, seeds / (1 + _quantile(seeds))) if seeds > 1 else _HOPELESS
+
+
+def _quantile(seeds: int) -> float:
+    return float(stdtrit(seeds - 1, (1 + CONFIDENCE) / 2))
 
 
 @dataclass(frozen=True)
@@ -113,19 +126,21 @@ class Bench:
     ) -> Probe:
         """Serve a rate under the scenario's seeds, or others, as long as it may still meet the objective.
 
-        Runs are ``longer`` times as long as they have to be.
+        Runs are ``longer`` times as long as they have to be. A trial that ends early never meets it.
         """
+        seeds = seeds or self.scenario.run.seeds
+        most = hopeless(len(seeds))
         count = longer * max(self.requests, math.ceil(LIFETIMES * lifetime_s * rate_per_s))
         scenario = steady(self.scenario, rate_per_s, count)
         used, tokens, reason = [], [], ""
-        for seed in seeds or self.scenario.run.seeds:
+        for seed in seeds:
             records = self._run(scenario, replicas, seed)
             window = measured_window(records)
             used.append(self.objective.used(records, measured_requests(records, window)))
             tokens.append(_tokens_per_s(records, window))
             reason = judge_stability(records).reason
             found = Probe(rate_per_s, replicas, tuple(used), reason, float(np.mean(tokens)))
-            if max(used[-1]) > HOPELESS or (len(used) > 1 and found.outcome == "misses") or reason:
+            if max(used[-1]) > most or (len(used) > 1 and found.outcome == "misses") or reason:
                 break
         return found
 

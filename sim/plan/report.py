@@ -16,6 +16,7 @@ from sim.plan.memory import Memory
 from sim.plan.plan import Plan
 from sim.plan.probe import Probe
 from sim.plan.size import Size
+from sim.report.plain import text as escaped
 from sim.results.terminal import number
 
 SCHEMA: Final = "leadline.plan/1"
@@ -46,13 +47,31 @@ def _others(plan: Plan, best: Answer) -> str:
 
 
 def _even(plan: Plan, best: Answer) -> str:
-    """Policies that the plan cannot tell apart, and by what margin."""
-    names = [_name(plan, each) for each in plan.even if each is not best]
-    if not names:
-        return ""
-    margin = max(plan.margin(best, each) for each in plan.even)
+    """Policies that the plan cannot tell apart, and those over which it may save nothing."""
+    others = [each for each in plan.even if each is not best]
+    saving = [each for each in others if plan.saves(each)]
+    same = [each for each in others if not plan.saves(each)]
+    sentences = []
+    if same:
+        sentences.append(f"No difference to {_names(plan, same)}: within {_margin(plan, best, same)}")
+    if saving:
+        sentences.append(
+            f"What {_name(plan, best)} saves over {_names(plan, saving)} is not certain: "
+            f"{_load(plan)} differs by less than {_margin(plan, best, saving)}"
+        )
+    return ". ".join(sentences)
+
+
+def _margin(plan: Plan, best: Answer, others: list[Answer]) -> str:
+    margin = max(plan.margin(best, each) for each in others)
     whose = "the profile's error" if margin > TOLERANCE else "how closely rates are found"
-    return f"No difference to {', '.join(names)}: within {100 * margin:.0f} %, {whose}"
+    return f"{100 * margin:.0f} %, {whose}"
+
+
+def _load(plan: Plan) -> str:
+    """What is compared: one replica's load, or its load per cost where replicas cost differently."""
+    alike = len({each.case.profile for each in plan.choices}) == 1
+    return "the rate of one replica" if alike else "load per cost"
 
 
 def _refused(plan: Plan) -> str:
@@ -63,7 +82,7 @@ def _refused(plan: Plan) -> str:
 def footnote(plan: Plan) -> str:
     """What the numbers stand on."""
     how = "no interval with one seed" if plan.seeds < 2 else "95 % interval"
-    rule = f"A rate holds if every run is stable and each part is met over {plan.seeds} seeds ({how})"
+    rule = f"A rate holds if every run is stable and each part is met over {_seeds(plan.seeds)} ({how})"
     found = f"Rates are found within {100 * TOLERANCE:.0f} %; fleets are simulated whole"
     return "\n".join([f"{rule}. {found}, behind {plan.question.router}.", *plan.notes])
 
@@ -85,11 +104,10 @@ def _trial(plan: Plan, probe: Probe) -> str:
     if probe.reason:
         return f"unstable: {probe.reason}"
     rows = zip(plan.question.objective.parts, probe.mean, probe.half_width, strict=True)
-    seeds = f"{len(probe.used)} seed{'s' if len(probe.used) > 1 else ''}"
     parts = [
         f"{part.says(mean)} ({100 * mean:.0f} ± {100 * half:.0f} % of its limit)" for part, mean, half in rows
     ]
-    return f"{', '.join(parts)}, {seeds}"
+    return f"{', '.join(parts)}, {_seeds(len(probe.used))}"
 
 
 def _name(plan: Plan, each: Answer) -> str:
@@ -98,6 +116,14 @@ def _name(plan: Plan, each: Answer) -> str:
     if each.case.drafter and len({a.case.drafter for a in plan.answers if a.case.drafter}) > 1:
         where.append(each.case.drafter)
     return f"{each.label} on {' with '.join(where)}" if where else each.label
+
+
+def _names(plan: Plan, answers: list[Answer]) -> str:
+    return ", ".join(_name(plan, each) for each in answers)
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed" if count == 1 else f"{count} seeds"
 
 
 def _replicas(count: int) -> str:
@@ -186,15 +212,15 @@ def render(plan: Plan) -> RenderableType:
 def markdown(plan: Plan) -> str:
     """The same as Markdown."""
     headings, *rows = ([cell.replace("\n", " ").strip() for cell in row] for row in _rows(plan))
-    lines = [f"# Capacity plan: {plan.name}", "", verdict(plan), ""]
+    lines = [f"# Capacity plan: {escaped(plan.name)}", "", escaped(verdict(plan)), ""]
     lines += [_line(headings), _line(["---"] * len(headings)), *map(_line, rows), ""]
-    checks = [f"- {line}" for each in plan.answers for line in check_words(plan, each)]
+    checks = [f"- {escaped(line)}" for each in plan.answers for line in check_words(plan, each)]
     lines += ["Checked with other seeds:", "", *checks, ""] if checks else []
-    return "\n".join([*lines, footnote(plan), ""])
+    return "\n".join([*lines, *map(escaped, footnote(plan).split("\n")), ""])
 
 
 def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(map(escaped, cells))} |"
 
 
 # -- data ------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from sim.errors import InputError
+from sim.fleet.config import FleetConfig
 from sim.policies.config import PolicyConfig
 from sim.scenario.choose import Choice, read_chosen
 from sim.scenario.load import Loaded, read_scenario
@@ -16,6 +18,11 @@ from sim.workload.arrival_config import ClosedArrival, PhasesArrival, ProfileArr
 
 _RATE: Final = "workload.arrival.request_rate"
 _COMPARED: Final = ("profile", "drafter")
+_FEW: Final = 5
+_ONE_SEED: Final = "Warning: one seed has no interval, chance is not ruled out; take --seeds 5 or more."
+_FEW_SEEDS: Final = (
+    "Warning: few seeds make wide intervals, and so plans of too many replicas; take --seeds 5 or more."
+)
 
 
 @dataclass(frozen=True)
@@ -27,12 +34,18 @@ class Case:
     scenario: Scenario
     policy: PolicyConfig
 
+    @property
+    def bound(self) -> bool:
+        """Whether the policy is clairvoyant: a limit, never recommended."""
+        return self.policy.policy == "oracle"
+
 
 def cases(loaded: Loaded, path: Path, profiles: Sequence[str], drafters: Sequence[str]) -> tuple[Case, ...]:
     """Every policy of ``loaded`` on every profile with every drafter, by default the scenario's own.
 
     A policy that never drafts stands once per profile. Of what else is swept, the first cell is taken.
-    Raises ``ScenarioError`` for a profile or drafter that does not fit the scenario in ``path``.
+    Raises ``ScenarioError`` for a profile or drafter that does not fit the scenario in ``path``, and
+    ``InputError`` where every policy is a bound.
     """
     wanted, base = set(loaded.scenario.labels), loaded.scenario
     found: dict[tuple[str, str | None, str], Case] = {}
@@ -44,6 +57,11 @@ def cases(loaded: Loaded, path: Path, profiles: Sequence[str], drafters: Sequenc
                 if policy.title in wanted:
                     case = Case(profile, used, scenario, policy)
                     found.setdefault((profile, used, policy.title), case)
+    if all(case.bound for case in found.values()):
+        raise InputError(
+            f"{', '.join(base.labels)}: a clairvoyant bound, which no engine can run, cannot be planned for; "
+            "add a policy, for example off"
+        )
     return tuple(found.values())
 
 
@@ -76,7 +94,7 @@ def chosen(path: Path, seeds: int, policies: str | None) -> Loaded:
 def notes(loaded: Loaded, planned: Sequence[Case]) -> tuple[str, ...]:
     """What the plan stands on, and what it leaves out of the scenario, in words."""
     found = [f"Step costs: {', '.join(dict.fromkeys(map(_costs, planned)))}."]
-    first = [label for path, label in loaded.cells[0].settings if path not in (_RATE, *_COMPARED)]
+    first = [label for path, label in loaded.cells[0].settings if _counts(path)]
     if first:
         found.append(f"Of the sweep, the first cell is planned for: {', '.join(first)}.")
     arrival = loaded.cells[0].scenario.workload.arrival
@@ -84,7 +102,17 @@ def notes(loaded: Loaded, planned: Sequence[Case]) -> tuple[str, ...]:
         found.append("The rate moves with time; planned for its peak, held for as long as it takes.")
     if isinstance(arrival, ClosedArrival):
         found.append("The scenario is a closed loop; planned for Poisson arrivals of its requests.")
+    if any(cell.scenario.fleet != FleetConfig() for cell in loaded.cells):
+        found.append("The scenario's own fleet is not used: the plan finds the replicas, --router routes.")
+    seeds = len(loaded.scenario.run.seeds)
+    if seeds < _FEW:
+        found.append(_FEW_SEEDS if seeds > 1 else _ONE_SEED)
     return tuple(found)
+
+
+def _counts(path: str) -> bool:
+    """Whether something swept is planned for at its first value alone."""
+    return path not in (_RATE, *_COMPARED) and not path.startswith("fleet")
 
 
 def _costs(case: Case) -> str:

@@ -16,7 +16,7 @@ from sim.report.vega import PANEL_WIDTH, SETTING, altair, finished, values
 from sim.results.terminal import number
 
 REQUESTS: Final = 200
-"""Requests whose paths are drawn; the same ones as the first seed's."""
+"""Requests whose paths are drawn; the first ones of the seed that is looked into."""
 _KINDS: Final = {
     "accepted at this position, of all rounds": "#2f7fd0",
     "of those that got this far": "#d55e00",

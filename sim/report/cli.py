@@ -53,11 +53,14 @@ def report(
 
     if explorer is not None and form is not Format.html:
         raise InputError("--map goes with --format html: the explorer is a page")
+    place = out or run / _DEFAULT[form]
+    if form is Format.png and place.is_file():
+        raise InputError(f"{place}: is a file; pictures go into a folder")
     built = build(open_results(run))
     if str(out) == "-":
         typer.echo(_text(built, form, None), nl=False)
         return
-    written = write(built, form, out or run / _DEFAULT[form], explorer)
+    written = write(built, form, place, explorer)
     typer.echo(f"wrote {written}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""The runs that the report looks into, step by step: those of the first seed."""
+"""The runs that the report looks into, step by step: those of one seed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Example:
 
 
 class Examples:
-    """Runs by cell and policy, under the scenario's first seed.
+    """Runs by cell and policy, all under one seed.
 
     Records that were not kept are made again: the same scenario and seed give the same bytes.
     """
@@ -41,11 +41,8 @@ class Examples:
         self._results = results
         self._found: dict[tuple[str, str], Example] = {}
         self._setups: dict[str, Setup] = {}
-
-    @property
-    def seed(self) -> int:
-        """The first seed."""
-        return self._results.scenario.run.seeds[0]
+        self.seed = _seed(results)
+        """The first seed under which no run is unstable of a policy that is not; else the nearest to it."""
 
     def of(self, place: Place, policy: str) -> Example:
         """The run of one policy at one cell."""
@@ -68,6 +65,15 @@ class Examples:
             records = make_run(place.cell.scenario, policy, self.seed)[0]
         profile, drafter = costs(place.cell.scenario, policy)
         return Example(records, profile, drafter, place.cell.scenario.engine.behaviour.capture_sizes)
+
+
+def _seed(results: Results) -> int:
+    """Of the seeds that every cell was run with, the first with the fewest runs that the means leave out."""
+    cells, runs = results.comparison.cells, results.runs
+    drawn = [(cell.load, policy) for cell in cells for policy in cell.policies]
+    seeds = [s for s in results.scenario.run.seeds if all((load, p.label, s) in runs for load, p in drawn)]
+    stable = [(load, policy.label) for load, policy in drawn if not policy.unstable]
+    return min(seeds, key=lambda s: sum(runs[load, label, s].metrics.unstable for load, label in stable))
 
 
 def replica_of(setup: Setup) -> Replica:

@@ -62,11 +62,28 @@ def _sentence(part: Range, index: int, count: int, comparison: Comparison) -> st
     where = _where(part, index, count)
     choice = part.choice(comparison.baseline)
     if choice is None:
-        return f"{where}, no policy is stable: the load is more than this replica serves."
+        return f"{where}, {_no_choice(part)}."
+    if all(_candidates(place) == {choice} for place in part.places):
+        return f"{where}, {choice} is the only policy to choose from: there is nothing to compare it with."
     if choice == comparison.baseline:
         return f"{where}, use {choice}{_nothing_better(part, choice, comparison)}."
     even = _even(part, choice)
     return f"{where}, use {choice}: {_gains(part, choice, comparison)}{even}."
+
+
+def _no_choice(part: Range) -> str:
+    """Why no policy can be taken: there is none but a bound, none has data, or none is stable."""
+    candidates = [p for place in part.places for p in place.compared.policies if not p.bound]
+    if not candidates:
+        return "only a bound was simulated; add a policy"
+    if not all(policy.unstable for policy in candidates):
+        return "no policy has data to compare"
+    return "no policy is stable: the load is more than this replica serves"
+
+
+def _candidates(place: Place) -> set[str]:
+    """Policies that could be taken: all but bounds."""
+    return {policy.label for policy in place.compared.policies if not policy.bound}
 
 
 def _where(part: Range, index: int, count: int) -> str:

@@ -87,9 +87,7 @@ class Stability:
         if not self.unstable:
             return ""
         if self.backlog_grows:
-            return (
-                f"backlog grew by {self.growth_per_s:.3g} requests/s, {min(self.growth_share, 1.0):.0%} of the arrivals"
-            )
+            return f"backlog grew by {self.growth_per_s:.3g} requests/s, {min(self.growth_share, 1.0):.0%} of the arrivals"
         return f"{self.unfinished_share:.0%} of the requests never finished"
 
 

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from sim.scenario.model import Cell
     from sim.trace.perfetto import Excerpt
     from sim.trace.source import Source
     from sim.workload.requests import Requests
@@ -54,7 +55,7 @@ def view(
 ) -> None:
     """Write one run as a Chrome JSON trace for ui.perfetto.dev: requests, steps, counters."""
     from sim.errors import InputError
-    from sim.trace.perfetto import excerpt, write_perfetto
+    from sim.trace.perfetto import ends_ns, excerpt, write_perfetto
     from sim.trace.source import open_source
     from sim.units import NS_PER_S
 
@@ -62,8 +63,11 @@ def view(
         raise InputError(f"--to {end:g} does not come after --from {start:g}")
     opened = open_source(source)
     where = opened.cell(cell)
-    which, number = opened.policy(where, policy), opened.seed(seed)
+    which, number = opened.policy(where, policy), opened.seed(where, seed)
     records = opened.records(where, which, number)
+    last_s = ends_ns(records) / NS_PER_S
+    if start and start >= last_s:
+        raise InputError(f"--from {start:g}: the run ends at {last_s:.3f} s")
     end_ns = None if end is None else round(end * NS_PER_S)
     found = excerpt(records, round(start * NS_PER_S), end_ns, most)
     about = {"scenario": opened.scenario.name, "load": where.label, "policy": which.title, "seed": number}
@@ -100,18 +104,18 @@ def requests(
     from sim.trace.source import open_source
 
     opened = open_source(source)
-    sent = _requests(opened, cell, policy, opened.seed(seed))
+    where = opened.cell(cell)
+    sent = _requests(opened, where, policy, opened.seed(where, seed))
     command = write_requests(out, sent, form, block)
     typer.echo(f"wrote {out}: {len(sent)} requests")
     typer.echo(command)
 
 
-def _requests(opened: Source, cell: str | None, policy: str | None, seed: int) -> Requests:
+def _requests(opened: Source, where: Cell, policy: str | None, seed: int) -> Requests:
     """The requests as drawn, or as one policy's run sent them."""
     from sim.trace.sent import as_sent
     from sim.workload.build import build_requests
 
-    where = opened.cell(cell)
     drawn = build_requests(where.scenario.workload, seed, where.scenario.locate)
     if policy is None:
         return drawn
@@ -134,6 +138,7 @@ def import_(
     from sim.against.readers import read_file, stated_load
     from sim.against.workload import requests_of
     from sim.errors import InputError
+    from sim.trace.requests import setting
     from sim.workload.traces import write_trace
 
     runs = read_file(file, stated_load(concurrency, rate))
@@ -145,4 +150,4 @@ def import_(
     write_trace(out, requests_of(run, seed=0))
     times = "" if run.sent_s or run.load.rate_per_s is None else "; arrivals were not recorded and are drawn"
     typer.echo(f"wrote {out}: {len(run.output)} requests at {run.load.label}{times}")
-    typer.echo(f"workload: {{arrival: {{process: trace, format: leadline, path: {out.name}}}}}")
+    typer.echo(setting(out.name))

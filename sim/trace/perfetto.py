@@ -35,7 +35,7 @@ _COUNTERS: Final = {
 
 @dataclass(frozen=True)
 class Excerpt:
-    """The events of a stretch of a run, and how many requests and steps of it were left out.
+    """The events of a stretch of a run, and how many requests and steps are among them.
 
     ``cut_ns`` is when the limit was reached (``None``: everything is there).
     """
@@ -77,6 +77,12 @@ def excerpt(
         events += item.events
         counts[item.is_step] += 1
     return Excerpt(tuple(events), counts[False], counts[True], cut_ns)
+
+
+def ends_ns(records: RunRecords) -> int:
+    """When the run's last step or request ends."""
+    ends = (records.steps["end_ns"], records.requests["finish_ns"])
+    return max(int(each.max(initial=0)) for each in ends)
 
 
 def write_perfetto(path: Path, found: Excerpt, about: dict[str, Any]) -> None:

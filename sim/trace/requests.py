@@ -16,6 +16,8 @@ What differs (read in their sources):
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,8 @@ from sim.workload.traces import write_trace
 
 BLOCK: Final = 512
 """Tokens of a hashed block in Mooncake's own traces (arXiv 2407.00079)."""
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*(\.\w[\w-]*)+")
+"""File names that YAML reads as they stand."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ def _vllm(file: str, requests: Requests, block: int) -> str:
     bound = f" --max-concurrency {requests.max_concurrency}" if requests.max_concurrency else ""
     timing = " --no-self-timed --request-rate inf" if _closed(requests) else ""
     return (
-        f"vllm bench serve --backend vllm --model <MODEL> --dataset-name timed_trace --dataset-path {file} "
+        f"vllm bench serve --backend vllm --model <MODEL> --dataset-name timed_trace "
+        f"--dataset-path {shlex.quote(file)} "
         f"--timed-trace-sec-multiplier 0.001 --timed-trace-chunk-hash-size {block} "
         f"--num-prompts {len(requests)}{timing}{bound}"
     )
@@ -58,7 +63,8 @@ def _aiperf(file: str, requests: Requests, block: int) -> str:
     bound = f" --concurrency {requests.max_concurrency}" if requests.max_concurrency else ""
     return (
         f"aiperf profile --model <MODEL> --url <URL> --endpoint-type completions --streaming "
-        f"--input-file {file} --custom-dataset-type mooncake_trace --isl-block-size {block}{timing}{bound}"
+        f"--input-file {shlex.quote(file)} --custom-dataset-type mooncake_trace "
+        f"--isl-block-size {block}{timing}{bound}"
     )
 
 
@@ -66,19 +72,19 @@ def _guidellm(file: str, requests: Requests, block: int) -> str:
     profile = "kind=replay,time_scale=1.0"
     if _closed(requests):
         profile = f"kind=concurrent,streams={requests.max_concurrency}"
-    return (
-        f"guidellm run --target <URL> --profile {profile} "
-        f'--data "kind=mooncake,path={file},hash_id_block_size={block}"'
-    )
+    data = shlex.quote(f"kind=mooncake,path={file},hash_id_block_size={block}")
+    return f"guidellm run --target <URL> --profile {profile} --data {data}"
 
 
 def _leadline(file: str, requests: Requests, block: int) -> str:
     bound = f", max_concurrency: {requests.max_concurrency}" if requests.max_concurrency else ""
-    return f"workload: {{arrival: {{process: trace, format: mooncake, path: {file}{bound}}}}}"
+    return setting(file, "mooncake", bound)
 
 
-def _exactly(file: str, requests: Requests, block: int) -> str:
-    return f"workload: {{arrival: {{process: trace, format: leadline, path: {file}}}}}"
+def setting(file: str, form: str = "leadline", more: str = "") -> str:
+    """The scenario's line that replays a file, its name in quotes where YAML needs them."""
+    path = file if _PLAIN.fullmatch(file) else json.dumps(file, ensure_ascii=False)
+    return f"workload: {{arrival: {{process: trace, format: {form}, path: {path}{more}}}}}"
 
 
 DIALECTS: Final = {
@@ -95,7 +101,7 @@ def write_requests(path: Path, requests: Requests, form: str, block: int = BLOCK
     """Write the requests in one of ``FORMATS``; returns the command or setting that replays the file."""
     if form == LEADLINE:
         write_trace(path, requests)
-        return _exactly(path.name, requests, block)
+        return setting(path.name)
     if form not in DIALECTS:
         raise InputError(f"--format: there is no format {form!r}; known are {', '.join(FORMATS)}")
     dialect = DIALECTS[form]

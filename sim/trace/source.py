@@ -35,11 +35,17 @@ class Source:
     def policy(self, cell: Cell, label: str | None) -> PolicyConfig:
         """The policy of that label; the last one when none is given."""
         policies = cell.scenario.policies
-        return chosen("--policy", label, policies[::-1], lambda policy: policy.title)
+        last = policies[-1].title
+        return chosen("--policy", last if label is None else label, policies, lambda policy: policy.title)
 
-    def seed(self, seed: int | None) -> int:
-        """The seed, or the scenario's first."""
-        return self.scenario.run.seeds[0] if seed is None else seed
+    def seed(self, cell: Cell, seed: int | None) -> int:
+        """The seed, or the scenario's first; raises ``InputError`` if the folder has no run of it."""
+        if seed is None:
+            return self.scenario.run.seeds[0]
+        if self.results is not None and seed not in (known := self.results.seeds(cell.label)):
+            seeds = ", ".join(map(str, known))
+            raise InputError(f"--seed: there is no run of seed {seed} at {cell.label}; seeds are {seeds}")
+        return seed
 
     def records(self, cell: Cell, policy: PolicyConfig, seed: int) -> RunRecords:
         """The run's records: as kept in the folder, or made now, which gives the same."""

@@ -10,12 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 from sim.errors import InputError
+from sim.export import loss
 from sim.export.cli import app
 from sim.export.registry import ENGINES
 from sim.scenario.load import load_scenario
+from sim.sweep.results import Finished, RunKey
 from sim.sweep.run import run_scenario
 from sim.sweep.saved import save
+from sim.sweep.task import Task
 from tests.export.wishes import flags
+from tests.results import build
 from tests.scenario.support import VALID
 
 TEXT = (
@@ -85,6 +89,39 @@ def test_settings_and_the_files_they_name_are_written(small: str, tmp_path: Path
     assert "0-4_s/chosen/speculative_adaptive.json" in written
     assert "0-4_s/chosen/settings" in written
     assert "0-4_s/off/settings" in written
+
+
+def test_files_of_an_earlier_export_go_and_nothing_else_does(small: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run("sglang", small, "--policy", "mlc_auto", "--no-simulate", "--out", out)
+    (out / "0-4_s" / "chosen" / "notes.txt").write_text("mine")
+    run("vllm", small, "--no-simulate", "--out", out)
+    chosen = sorted(path.name for path in (out / "0-4_s" / "chosen").iterdir())
+    assert chosen == ["notes.txt"]
+    assert not list(out.rglob("speculative_adaptive.json"))
+    assert (out / "0-4_s" / "off" / "settings").is_file()
+
+
+@pytest.mark.parametrize("unstable", [(True, False), (False, True), (True, True)])
+def test_what_cannot_be_told_says_which_of_the_two_is_unstable(
+    small: str, monkeypatch: pytest.MonkeyPatch, unstable: tuple[bool, bool]
+) -> None:
+    pair = dict(zip(("mlc_auto", loss.LABEL), unstable, strict=True))
+
+    def measured(tasks: list[Task], records: object) -> dict[RunKey, Finished]:
+        return {
+            (t.cell.label, t.policy.title, t.seed): Finished(
+                build.metrics(pair[t.policy.title], tpot_mean_ms=9.0), {}, 0.0
+            )
+            for t in tasks
+        }
+
+    monkeypatch.setattr(loss, "measured", measured)
+    monkeypatch.setattr(loss, "run_task", lambda task: None)
+    chosen = json.loads(run("vllm", small, "--policy", "mlc_auto", "--json"))["loads"][0]["settings"][0]
+    wished = {(True, False): "the policy itself is unstable", (False, True): "the policy itself is not"}
+    assert wished.get(unstable, "as the policy itself is") in chosen["remarks"][0]
+    assert chosen["lost"] is None
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,30 @@ def test_trtllm_stands_for_a_table_that_it_takes(rows: Rows) -> None:
     assert [at(schedule, n) for n in BATCHES] == [at(settings.stands_for, n) for n in BATCHES]
 
 
+def test_gaps_of_a_table_keep_the_depth_before_them() -> None:
+    """As per_batch_size and vLLM read them: batches 5 to 9 draft 5."""
+    gaps = policy("per_batch_size", table=[[1, 4, 5], [10, 20, 2]])
+    settings = trtllm.express(wish(gaps))
+    told = yaml.safe_load(settings.text)["speculative_config"]["draft_len_schedule"]
+    assert told == {9: 5, MOST: 2}
+    assert settings.stands_for is None
+    assert trtllm.falling(((1, 4, 2), (6, 8, 5), (11, 20, 1))) == ((1, 10, 5), (11, 20, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("vllm", "scheduled"), ("trtllm", "scheduled"), ("sglang", "sampling")]
+)
+def test_a_table_over_another_batch_than_the_engines_own_stands_for_one_over_its_own(
+    name: str, own: str
+) -> None:
+    for key in ("scheduled", "sampling", "running"):
+        asked = policy("per_batch_size", table=[[1, 8, 5], [9, 64, 2]], batch_key=key)
+        found = engine(name).express(wish(asked)).stands_for
+        assert (found is None) == (key == own)
+        assert isinstance(found or asked, PerBatchSizeConfig)
+        assert found is None or found.model_dump()["batch_key"] == own
+
+
 def test_what_an_engine_has_itself_stands_for_nothing_else() -> None:
     same = {
         "vllm": [policy("static"), policy("per_batch_size"), policy("vllm_adaptive")],

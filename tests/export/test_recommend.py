@@ -66,6 +66,19 @@ def test_another_policy_can_be_asked_for_by_its_label() -> None:
         picks(cell, ALL, found, "godput")
 
 
+def test_where_nothing_drafts_no_stability_is_claimed() -> None:
+    for given in ({"o": (20, 20)}, {"b": (5, 5)}):
+        cell, found = comparison(0.01, **given)
+        assert picks(cell, ALL, found).advice == "no policy that drafts was simulated"
+    cell = Cell("8/s", (build.policy("off", (9, 9)), build.policy("goodput", (9, 9), unstable=True)))
+    assert "is stable" in picks(cell, ALL, Comparison((cell,), "off")).advice
+
+
+def test_a_single_policy_has_nothing_to_gain_against() -> None:
+    cell, found = comparison(0.01, s3=(20, 20))
+    assert gain(cell, found, THREE.title, None) == "the only policy, no gain to measure"
+
+
 def test_gains_carry_their_interval() -> None:
     """Differences of -10 and -12 ms from 20 ms: a mean of -11 and a t interval over two seeds."""
     cell, found = comparison(0.01, o=(20, 20), g=(10, 8))

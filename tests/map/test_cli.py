@@ -96,3 +96,24 @@ def test_a_closed_loop_has_no_share_of_capacity(tmp_path: Path) -> None:
     assert code != 0
     assert isinstance(error, InputError)
     assert "requests in flight" in str(error)
+
+
+def test_explore_and_over_are_not_taken_together(tmp_path: Path) -> None:
+    code, _, error = called(tmp_path, CLOSED, "--explore", "--over", "load")
+    assert code != 0
+    assert isinstance(error, InputError)
+    assert "one of the two" in str(error)
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object, **__: object) -> None:
+        pytest.fail("simulated")
+
+    monkeypatch.setattr("sim.map.make.build", build)
+    (tmp_path / "file").write_text("")
+    code, _, error = called(tmp_path, CLOSED, "--out", str(tmp_path / "file" / "out"))
+    assert code != 0
+    assert isinstance(error, InputError)
+    assert "cannot be made" in str(error)

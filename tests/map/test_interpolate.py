@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.map.explorer import MOST_BYTES, data_of, page
-from sim.map.interpolate import Reading, reading
+from sim.map.interpolate import Reading, enough, reading
 from sim.map.model import At, Map
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -28,6 +29,21 @@ def test_at_simulated_points_a_reading_is_the_point(small: Map) -> None:
         assert repr(seen.policies) == repr(dict(point.policies))
         assert seen.best == point.policy.best
         assert seen.even == point.policy.even
+        assert enough(small, seen) == min(
+            (small.depth_of(label) or 0 for label in point.depth.even), default=None
+        )
+
+
+def test_at_a_simulated_point_the_enough_depth_is_the_points_own(small: Map) -> None:
+    found = _deep(small)
+    assert {enough(found, reading(found, point.at)) for point in found.points} == {3}
+
+
+def _deep(found: Map) -> Map:
+    """The map with depth 3 as every simulated point's own choice, whatever its figures say."""
+    label = found.depths[3]
+    points = (replace(p, depth=replace(p.depth, best=label, even=(label,))) for p in found.points)
+    return replace(found, points=tuple(points))
 
 
 @given(share=st.tuples(st.floats(0, 1), st.floats(0, 1)))
@@ -63,19 +79,19 @@ def test_text_of_the_map_is_never_markup(small: Map) -> None:
 
 
 def _renamed(point, bad):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
-
     return replace(point, policies={bad if k == "goodput" else k: v for k, v in point.policies.items()})
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_the_page_reads_the_map_as_python_does(small: Map, tmp_path: Path) -> None:
+    found = _deep(small)
     shares = [(i / 7, j / 5) for i in range(8) for j in range(6)]
     places = [place(small, share) for share in shares] + [point.at for point in small.points]
-    seen = _in_chromium(small, places, tmp_path)
+    seen = _in_chromium(found, places, tmp_path)
     for at, theirs in zip(places, seen, strict=True):
-        ours = reading(small, at)
+        ours = reading(found, at)
         assert [theirs["points"], theirs["best"], theirs["even"]] == _numbers(small, ours), at
+        assert theirs["enough"] == enough(found, ours), at
         for label, figures in zip(small.policies, theirs["policies"], strict=True):
             expected = [getattr(ours.policies[label], name) for name in NUMBERS]
             assert figures == pytest.approx(expected, rel=1e-4)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sim.errors import InputError
-from sim.map import file, read, write
-from sim.map.make import plan_of
-from sim.map.model import Map
-from sim.map.table import markdown, policy_text, tables
+from sim.map import file, read, runs, write
+from sim.map.axes import wanted_axes
+from sim.map.make import build, plan_of
+from sim.map.model import At, Axis, Choice, Figures, Map, Point
+from sim.map.table import grid, markdown, policy_text, tables
 from sim.scenario.load import find_scenario, load_scenario
 from sim.scenario.model import Scenario
 from tests.map.conftest import small_map
@@ -89,3 +92,53 @@ def test_tables_name_every_axis_value_and_mark_even_ones(small: Map) -> None:
     even = [point for point in small.points if len(point.policy.even) > 1 and "off" in point.policy.even]
     assert all(policy_text(small, point) == "off =" for point in even)
     assert not math.isnan(small.points[0].policy.margin)
+
+
+def _point(at: At, means: dict[str, float], even: tuple[str, ...], best: str, margin: float) -> Point:
+    figures = {
+        label: Figures(mean, 0.0, 1.0, 1.0, 1.0, 1.0, math.isnan(mean)) for label, mean in means.items()
+    }
+    choice = Choice(best, even, margin, 0.01, None if math.isnan(margin) else "off")
+    return Point(at, figures, choice, choice, math.nan, 0.0)
+
+
+def _map_of(small: Map, points: tuple[Point, ...]) -> Map:
+    axis = Axis("load", "in flight", tuple(point.at[0] for point in points))
+    labels = ("off", "a", "b")
+    return replace(
+        small, axes=(axis,), policies=labels, depths={0: "off"}, points=points, metric="tpot_mean_ms"
+    )
+
+
+def test_a_policy_is_shown_with_its_own_gain(small: Map) -> None:
+    means = {"off": 10.0, "a": 8.0, "b": 7.9}
+    often = _point((1.0,), means, ("a",), "a", 0.2)
+    both = _point((2.0,), means, ("a", "b"), "b", 0.21)
+    unstable = _point((3.0,), means | {"off": math.nan}, ("a", "b"), "b", math.nan)
+    found = _map_of(small, (often, both, unstable))
+    assert [policy_text(found, point) for point in found.points] == ["a +20 %", "a +20 %", "a"]
+
+
+def test_one_axis_has_a_name_for_each_row(small: Map) -> None:
+    means = {"off": 10.0, "a": 8.0, "b": 7.9}
+    found = _map_of(small, (_point((1.0,), means, ("b",), "b", 0.21),))
+    assert grid(found, policy_text) == (["load", "c=1"], [["best", "b +21 %"]])
+
+
+def test_several_replicas_are_refused(small_scenario: Scenario) -> None:
+    fleet = small_scenario.fleet.model_copy(update={"replicas": 2})
+    with pytest.raises(InputError, match="remove fleet"):
+        build(small_scenario.model_copy(update={"fleet": fleet}), wanted_axes(["load"], {}, {"load": 2}))
+
+
+def test_a_dead_worker_is_told_with_advice(small_scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "run_group", _die)
+    with (
+        pytest.raises(InputError, match="fewer --jobs"),
+        runs.workers(small_scenario, (), 2) as run_groups,
+    ):
+        list(run_groups([runs.Group((), 0)]))
+
+
+def _die(*_: object) -> None:
+    os._exit(1)

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from sim.cli import app as leadline
+from sim.errors import InputError
 from sim.plan.answer import Answer, Question, answer
 from sim.plan.cli import app as plan_app
-from sim.plan.objective import objective
+from sim.plan.money import Prices
+from sim.plan.objective import Objective, objective
+from sim.plan.plan import Plan, _mapper
 from sim.plan.probe import Bench, Probe
+from sim.plan.report import footnote, markdown, verdict
 from sim.plan.search import highest
+from sim.plan.size import Size
 from sim.plan.traffic import peak_of
 from sim.plan.what_if import Case, cases, chosen, notes
 from sim.scenario.load import load_scenario
-from tests.plan.support import SERVICE_S, bench, write_queue
+from tests.plan.support import SERVICE_S, bench, probe, write_queue
 
 leadline.add_typer(plan_app, name="plan")
 
@@ -103,6 +110,17 @@ def test_trials_are_the_same_twice(tmp_path: Path) -> None:
     assert trials.probe(70.0, 2, SERVICE_S) == trials.probe(70.0, 2, SERVICE_S)
 
 
+@pytest.mark.parametrize(("outlier", "tried"), [(1.6, 12), (9.0, 9)])
+def test_a_trial_ends_early_only_where_nothing_can_save_it(
+    tmp_path: Path, outlier: float, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uses = iter([0.1] * 8 + [outlier] + [0.1] * 3)
+    monkeypatch.setattr(Objective, "used", lambda *args: (next(uses),))
+    found = bench(tmp_path, "ttft_p90=30ms", requests=50).probe(20.0, 1, 0.0, range(12))
+    assert len(found.used) == tried
+    assert found.meets == (tried == 12)
+
+
 def test_an_objective_out_of_reach_is_refused_with_the_part_that_binds(tmp_path: Path) -> None:
     found = planned(tmp_path, "ttft_p99=5ms", "e2el_p99=9s")
     assert found.size is None
@@ -119,6 +137,50 @@ def test_a_request_alone_is_served_in_its_own_steps(tmp_path: Path) -> None:
     ).alone()
     assert alone.e2el_s == pytest.approx(5 * SERVICE_S)
     assert alone.used == pytest.approx((1.0,))
+
+
+# -- words ------------------------------------------------------------------------------------------
+
+
+def compared(folder: Path, rates: tuple[float, float], error: float) -> Plan:
+    """Two policies of one profile at a peak of 10/s, with the rates of one replica given."""
+    known = planned(folder, "ttft_p90=30ms", seeds=1)
+    answers = []
+    for name, rate in zip(("a|b<i>", "other"), rates, strict=True):
+        case = replace(known.case, policy=known.case.policy.model_copy(update={"label": name}))
+        count = -int(-10 // rate)
+        fleet = Size(count, probe(10.0, 0.5, replicas=count), None, count * rate)
+        found = replace(known.found, holds=probe(rate, 0.9))
+        answers.append(replace(known, case=case, found=found, size=fleet, error=error))
+    question = Question(objective(known.case.scenario, ["ttft_p90=30ms"], None), 10.0, "round_robin", 50)
+    return Plan("q", question, Prices({}, {}, None), tuple(answers), 1)
+
+
+def test_a_replica_saved_by_less_than_the_error_is_not_certain(tmp_path: Path) -> None:
+    said = verdict(compared(tmp_path, (10.4, 9.8), 0.09))
+    assert "needs 1 replica" in said
+    assert "saves over other is not certain: the rate of one replica" in said
+    assert "less than 9 %, the profile's error" in said
+    assert "No difference" not in said
+    assert "No difference to other: within 9 %" in verdict(compared(tmp_path, (9.9, 9.8), 0.09))
+    assert "certain" not in verdict(compared(tmp_path, (20.0, 9.8), 0.09))
+
+
+def test_markdown_escapes_what_it_would_read_as_its_own(tmp_path: Path) -> None:
+    found = compared(tmp_path, (10.4, 9.8), 0.09)
+    text = markdown(found)
+    assert "a\\|b&lt;i&gt;" in text
+    assert "<i>" not in text
+    assert "over 1 seed (no interval" in footnote(found)
+
+
+def _die(case: Case) -> Answer:
+    os._exit(1)
+
+
+def test_a_worker_that_dies_is_an_input_error_with_advice() -> None:
+    with pytest.raises(InputError, match="fewer --jobs"), _mapper(2) as map_all:
+        list(map_all(_die, cast("list[Case]", [1, 2])))
 
 
 # -- the command line ------------------------------------------------------------------------------
@@ -210,6 +272,38 @@ def test_what_a_scenario_sweeps_is_compared_or_noted(tmp_path: Path) -> None:
     assert {case.scenario.run.seeds for case in planned} == {(0,)}
     assert max(peak_of(cell.scenario) for cell in loaded.cells) == 9
     assert any("first cell is planned for: low" in note for note in notes(loaded, planned))
+
+
+def test_what_is_not_used_and_few_seeds_are_noted(tmp_path: Path) -> None:
+    path = write_queue(tmp_path)
+    bare = chosen(path, 5, None)
+    assert len(notes(bare, cases(bare, path, (), ()))) == 1
+    with path.open("a", encoding="utf-8") as file:
+        file.write("fleet: {replicas: 3}\n")
+    loaded = chosen(path, 2, None)
+    _, fleet, seeds = notes(loaded, cases(loaded, path, (), ()))
+    assert "own fleet is not used" in fleet
+    assert "few seeds" in seeds
+    assert "one seed" in notes(chosen(path, 1, None), cases(loaded, path, (), ()))[-1]
+
+
+def test_bounds_alone_cannot_be_planned_for(two_jobs: tuple[Path, Result, Path]) -> None:
+    result = plan(two_jobs[0], "--policies", "oracle(k_max=2)")
+    assert result.exit_code == 2
+    assert "add a policy" in result.output
+
+
+def test_a_folder_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    monkeypatch.setattr("sim.plan.what_if.chosen", None)  # nothing is read yet
+    result = plan(write_queue(tmp_path), "--out", tmp_path / "plan.md")
+    assert result.exit_code == 2
+    assert "cannot be written (Permission denied)" in result.output
 
 
 def test_no_policy_that_can_is_exit_code_1(tmp_path: Path) -> None:

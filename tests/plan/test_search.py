@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sim.plan.money import Prices, by_profile, cost_per_million, kwh_per_million
+from sim.plan.probe import hopeless
 from sim.plan.search import highest
 from sim.plan.size import TOLERANCE, size
 from tests.plan.support import probe, stepwise
@@ -81,6 +82,19 @@ def test_a_rate_holds_by_the_interval_of_students_t(used: list[float]) -> None:
         above = float(stats.ttest_1samp(used, 1.0, alternative="greater").pvalue)
         if min(abs(below - 0.025), abs(above - 0.025)) > 1e-6:
             assert found.outcome == ("meets" if below < 0.025 else "misses" if above < 0.025 else "undecided")
+
+
+@given(st.lists(st.floats(0, 3), max_size=40), st.integers(0, 40), st.floats(1e-6, 5))
+def test_a_trial_that_a_hopeless_seed_ends_never_meets(others: list[float], more: int, beyond: float) -> None:
+    """Neither as it stands nor with the seeds that it was spared."""
+    limit = hopeless(len(others) + 1 + more)
+    assert not probe(1.0, *others, limit + beyond).meets
+    assert not probe(1.0, *others, limit + beyond, *(0.0,) * more).meets
+
+
+@pytest.mark.parametrize("seeds", [6, 10, 40])
+def test_a_seed_that_others_can_make_up_for_is_not_hopeless(seeds: int) -> None:
+    assert probe(1.0, *(0.0,) * (seeds - 1), 0.999 * hopeless(seeds)).meets
 
 
 def test_an_unstable_seed_is_a_miss_whatever_its_latencies() -> None:

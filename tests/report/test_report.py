@@ -17,14 +17,16 @@ from sim.report.breakdown import parts_ms
 from sim.report.cli import app
 from sim.report.crossover import crossings
 from sim.report.examples import Examples
-from sim.report.layout import lay_out
+from sim.report.layout import Layout, Place, lay_out
 from sim.report.model import Report
 from sim.report.plain import text
 from sim.report.styles import COLOURS, NEUTRAL
-from sim.report.verdict import ranges
-from sim.results.compare import best_policy
+from sim.report.verdict import ranges, sentences
+from sim.results import compare
+from sim.results.compare import PolicyResult, best_policy
 from sim.sweep.results import Results
 from tests.report.conftest import WICKED
+from tests.results import build
 
 
 def test_every_policy_and_load_is_there(results: Results, report: Report) -> None:
@@ -118,6 +120,35 @@ def test_ranges_only_name_policies_that_are_best_or_even(results: Results) -> No
         assert not set(left.shared) & set(even)
 
 
+def said(*policies: PolicyResult) -> tuple[str, ...]:
+    """The verdict on policies at one load, against the first of them."""
+    found = compare.Cell("base", policies)
+    comparison = compare.Comparison((found,), policies[0].label)
+    place = Place("", "base", None, None, found)  # type: ignore[arg-type]
+    return sentences(Layout("load", (place,), 0), comparison)
+
+
+def test_a_verdict_without_a_choice_says_why() -> None:
+    """A bound is nothing to take, an unstable policy neither, and one policy alone beats nothing."""
+    bound, off = build.policy("oracle", (5, 5), bound=True), build.policy("off", (9, 9))
+    unstable = build.policy("off", (9, 9), unstable=True)
+    only = "Here, off is the only policy to choose from: there is nothing to compare it with."
+    assert said(bound) == ("Here, only a bound was simulated; add a policy.",)
+    assert said(off) == (only,)
+    assert said(off, bound) == (only,)
+    assert "no policy is stable" in said(unstable, bound)[0]
+    assert "every other policy is worse" in said(off, build.policy("static", (12, 12)))[0]
+
+
+def test_the_seed_that_is_looked_into_is_one_that_the_means_have(results: Results) -> None:
+    """The first, unless a policy that is not unstable is so under it."""
+    first, second = results.scenario.run.seeds
+    assert Examples(results).seed == first
+    key = (results.cells[0].label, "off", first)
+    backlog = replace(results.runs[key], metrics=build.metrics(unstable=True))
+    assert Examples(replace(results, runs={**results.runs, key: backlog})).seed == second
+
+
 def test_parts_of_a_step_add_up_and_plain_decoding_wastes_nothing(results: Results) -> None:
     """To the mean step of the same run; without drafts there is no waste, with them some."""
     place = lay_out(results.cells, results.comparison).places[0]
@@ -189,3 +220,5 @@ def test_the_command_writes_files_and_pictures(folder: Path, tmp_path: Path) -> 
     assert len(pictures) == 9
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in pictures)
     assert runner.invoke(app, [str(tmp_path)]).exit_code != 0
+    result = runner.invoke(app, [str(folder), "--format", "png", "--out", str(tmp_path / "a.json")])
+    assert "pictures go into a folder" in str(result.exception)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from sim.errors import InputError
+from sim.scenario.load import load_scenario
+from sim.sweep import run_scenario, save
 from sim.sweep.prepare import make_run
 from sim.trace.cli import app
 from sim.workload.traces import read_trace
@@ -57,6 +61,25 @@ def test_requests_are_written_with_the_command_that_replays_them(small: str, tmp
     assert len(read_trace(out, "mooncake")) == 30
 
 
+def test_a_seed_that_the_folder_has_no_run_of_is_refused(small: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    save(run_scenario(load_scenario(Path(small)), out=folder), folder)
+    with pytest.raises(InputError, match=r"no run of seed 7 at 2/s, seqs=32; seeds are 1$"):
+        run(folder, "--seed", 7, "--out", tmp_path / "t.json")
+
+
+@pytest.mark.parametrize("form", ["vllm", "aiperf", "guidellm", "mooncake", "leadline"])
+def test_printed_commands_survive_any_file_name(small: str, tmp_path: Path, form: str) -> None:
+    """A shell, or YAML, reads back the name that was given."""
+    name = "it's a $file #1.jsonl"
+    said = run("requests", small, "--format", form, "--out", tmp_path / name).splitlines()[-1]
+    if form in ("mooncake", "leadline"):
+        assert yaml.safe_load(said)["workload"]["arrival"]["path"] == name
+    else:
+        words = shlex.split(said)
+        assert name in words or f"kind=mooncake,path={name},hash_id_block_size=512" in words
+
+
 def test_the_requests_of_a_recorded_benchmark_become_a_trace(tmp_path: Path) -> None:
     """A result as ``vllm bench serve --save-detailed`` writes it, of a run of our own."""
     scenario = read(TEXT).cells[0].scenario
@@ -77,6 +100,7 @@ def test_the_requests_of_a_recorded_benchmark_become_a_trace(tmp_path: Path) -> 
     [
         (("--cell", "9/s"), "--cell: there is no '9/s'"),
         (("--policy", "statik"), "--policy: there is no 'statik'"),
+        (("--from", "99999"), r"--from 99999: the run ends at \d+\.\d+ s"),
         (("--from", "5", "--to", "4"), "--to 4 does not come after --from 5"),
     ],
 )

@@ -53,7 +53,8 @@
     });
     const even = best === null ? [] : map.policies.map((_, i) => i).filter((i) => isEven(policies, best, i));
     const mean = (k) => (parts.some(([p]) => p[k] === null) ? NaN : parts.reduce((sum, [p, w]) => sum + w * p[k], 0));
-    return { policies, best, even, points: parts.length, rate: mean(1), context: mean(2) };
+    const deep = parts.length === 1 ? parts[0][0][4] : enough(policies);
+    return { policies, best, even, enough: deep, points: parts.length, rate: mean(1), context: mean(2) };
   }
   window.leadlineReading = reading;
 
@@ -163,15 +164,16 @@
       (ridge ? (tokens < ridge ? " Left of the ridge: more tokens are nearly free." : " Right of the ridge: every token costs time.") : "");
   }
 
-  // The depth that is enough: the smallest fixed depth that is no worse than the best of them.
+  // The depth that is enough: the smallest fixed depth that is no worse than the best of them. Simulated points
+  // bring their own.
   const fixed = Object.entries(map.depths).map(([i, depth]) => [Number(i), depth]).sort((a, b) => a[1] - b[1]);
   const deepest = fixed[fixed.length - 1][1];
-  function enough(seen) {
-    const stable = fixed.filter(([i]) => seen.policies[i] && !Number.isNaN(seen.policies[i][MEAN]));
+  function enough(policies) {
+    const stable = fixed.filter(([i]) => policies[i] && !Number.isNaN(policies[i][MEAN]));
     if (!stable.length) return null;
-    const value = ([i]) => (map.metric.lower ? 1 : -1) * seen.policies[i][MEAN];
+    const value = ([i]) => (map.metric.lower ? 1 : -1) * policies[i][MEAN];
     const best = stable.reduce((a, b) => (value(b) < value(a) ? b : a))[0];
-    return stable.find(([i]) => isEven(seen.policies, best, i))[1];
+    return stable.find(([i]) => isEven(policies, best, i))[1];
   }
 
   const between = (axis, t) => {
@@ -188,7 +190,7 @@
     for (let i = 0; i < nx; i++) {
       for (let j = 0; j < ny; j++) {
         const here = [between(across, (i + 0.5) / nx), between(up, (j + 0.5) / ny), ...at.slice(2)];
-        add(svg, "rect", { x: 42 + i * w, y: 205 - (j + 1) * h, width: w + 0.4, height: h + 0.4, fill: colour(enough(reading(here))) });
+        add(svg, "rect", { x: 42 + i * w, y: 205 - (j + 1) * h, width: w + 0.4, height: h + 0.4, fill: colour(reading(here).enough) });
       }
     }
     const where = (axis, v) => (place(axis, v) - place(axis, axis.values[0])) / (place(axis, axis.values[axis.values.length - 1]) - place(axis, axis.values[0]));
