@@ -87,7 +87,8 @@ class Stability:
         if not self.unstable:
             return ""
         if self.backlog_grows:
-            return f"backlog grew by {self.growth_per_s:.3g} requests/s, {min(self.growth_share, 1.0):.0%} of the arrivals"
+            share = min(self.growth_share, 1.0)
+            return f"backlog grew by {self.growth_per_s:.3g} requests/s, {share:.0%} of the arrivals"
         return f"{self.unfinished_share:.0%} of the requests never finished"
 
 
