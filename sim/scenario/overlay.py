@@ -46,6 +46,8 @@ def with_value(data: Any, path: KeyPath, value: Any) -> Any:
     key, *rest = path
     if isinstance(data, list) and isinstance(key, int):
         return [with_value(item, tuple(rest), value) if i == key else item for i, item in enumerate(data)]
+    if data is not None and not isinstance(data, Mapping):
+        return data  # no place for the value; what stands there is wrong, and is told
     inside = dict(data or {})
     inside[str(key)] = with_value(inside.get(str(key)), tuple(rest), value)
     return inside
