@@ -245,6 +245,10 @@ def run(
 
     if out is None and (shard or report):
         raise InputError(f"{'--shard' if shard else '--report'} writes into a results folder; add --out DIR")
+    if report:
+        from sim.report.vega import check_extra
+
+        check_extra()
     if shard and (report or wide or as_json):
         raise InputError("--shard makes runs and compares nothing: leave out --report, --wide and --json")
     loaded = read_chosen(find_scenario(scenario), Choice(seed, seeds, policies, quick, precision))

@@ -13,15 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sim.engine.simulate import simulate
 from sim.errors import InputError
 from sim.map.place import Place, setup_at
-from sim.policies.config import Bounds, PolicyConfig
-from sim.policies.custom import CustomConfig
+from sim.policies.config import PolicyConfig
 from sim.results.metrics import Metrics, measure
 from sim.results.run_records import RunRecords
 from sim.results.window import common_warmup
 from sim.scenario.model import Scenario, speculates
+from sim.sweep.prepare import run_setup
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,7 @@ def run_group(scenario: Scenario, policies: Sequence[PolicyConfig], group: Group
 
 def run(scenario: Scenario, place: Place, policy: PolicyConfig, seed: int) -> RunRecords:
     """One run."""
-    setup = setup_at(scenario, place, policy, seed)
-    if isinstance(policy, CustomConfig):
-        policy = policy.model_copy(update={"search": str(scenario.folder / policy.search)})
-    return simulate(setup, policy.build(Bounds(setup.max_depth)))
+    return run_setup(scenario, policy, setup_at(scenario, place, policy, seed))
 
 
 def capacity_per_s(scenario: Scenario, place: Place, seed: int) -> float:

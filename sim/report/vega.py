@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 
 from sim.errors import InputError
@@ -13,6 +14,7 @@ PANEL_WIDTH: Final = 260
 PANEL_HEIGHT: Final = 220
 SHOWN: Final = "indexof(shown, datum.policy) >= 0"
 SETTING: Final = "datum.setting == setting"
+PACKAGES: Final = ("altair", "jinja2", "vl_convert")
 EXTRA: Final = "the report needs the extra `report`: pip install 'leadline[report]'"
 
 
@@ -80,3 +82,9 @@ def rounded(value: float) -> float | None:
 
 def _scale(styles: Sequence[PolicyStyle], shown: list[Any]) -> Any:
     return altair().Scale(domain=[style.label for style in styles], range=shown)
+
+
+def check_extra() -> None:
+    """Raise ``InputError`` where a package of the extra is missing, before any work is done for a report."""
+    if not all(map(find_spec, PACKAGES)):
+        raise InputError(EXTRA)

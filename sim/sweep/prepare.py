@@ -26,12 +26,18 @@ NO_DRAFTS = IidAcceptance(process="iid", alpha=0.0)
 
 def make_run(scenario: Scenario, policy: PolicyConfig, seed: int) -> tuple[RunRecords, Setup]:
     """Simulate one policy under one seed; returns the records and what they were made from."""
-    setup, fleet = prepare(scenario, policy, seed), scenario.fleet
+    setup = prepare(scenario, policy, seed)
+    return run_setup(scenario, policy, setup), setup
+
+
+def run_setup(scenario: Scenario, policy: PolicyConfig, setup: Setup) -> RunRecords:
+    """Simulate one policy on what was prepared; raises ``InputError`` where a user's own class fails."""
+    fleet = scenario.fleet
     members = [Member(setup, fresh(scenario, policy, setup)) for _ in range(fleet.replicas)]
     if not isinstance(policy, CustomConfig):
-        return simulate_fleet(members, fleet.router), setup
+        return simulate_fleet(members, fleet.router)
     try:
-        return simulate_fleet(members, fleet.router), setup
+        return simulate_fleet(members, fleet.router)
     except LeadlineError as error:
         raise InputError(f"policy {policy.title}: {error}") from error
     except Exception as error:

@@ -173,3 +173,14 @@ def test_numbers_and_names_that_mean_nothing_are_refused(wrong: dict[str, Any]) 
 
 def test_one_policy_may_be_named_without_a_list() -> None:
     assert sim.api.load(SMALL, policies="off").labels == ("off",)
+
+
+def test_a_missing_extra_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sim.report.vega.PACKAGES", ("no_such_package",))
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["run", "azure-conversation", "--out", str(out), "--report"])
+    assert result.exit_code == 2
+    assert "leadline[report]" in result.output
+    assert not out.exists()
