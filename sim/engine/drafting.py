@@ -19,7 +19,7 @@ from sim.engine.batch import (
     TOKENS,
     Int64,
 )
-from sim.engine.config import Behaviour
+from sim.engine.behaviour import Behaviour
 from sim.engine.plan import Plan
 from sim.engine.scheduler import Scheduler
 from sim.errors import InputError

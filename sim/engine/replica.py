@@ -27,7 +27,7 @@ from sim.engine.batch import (
     Int64,
     Sequence,
 )
-from sim.engine.config import Behaviour
+from sim.engine.behaviour import Behaviour
 from sim.engine.drafting import Drafted, Drafting
 from sim.engine.holes import Holes
 from sim.engine.journal import Journal

@@ -21,7 +21,7 @@ from calibrate.profile import load_profile
 from sim.acceptance.build import build_process
 from sim.acceptance.config import Confidence, LatentAcceptance
 from sim.cost.step_cost import DraftHabits, StepCost
-from sim.engine.config import PRESETS
+from sim.engine.presets import PRESETS
 from sim.policies.base import Batch, Claims, Depths, Int64, Outcome, Policy
 from sim.policies.config import Bounds, PolicyConfig
 from sim.policies.registry import POLICIES

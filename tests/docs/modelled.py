@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sim.engine.config import PRESETS, VLLM_CAPTURE_SIZES, Behaviour
+from sim.engine.behaviour import Behaviour
+from sim.engine.presets import PRESETS, VLLM_CAPTURE_SIZES
 from tests.docs.blocks import filled, table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "modelled.md"

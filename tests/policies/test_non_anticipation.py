@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sim.engine.config import EngineConfig, PresetName
+from sim.engine.config import EngineConfig
+from sim.engine.presets import PresetName
 from sim.engine.simulate import Setup, simulate
 from sim.policies.base import Batch, Claims, Depths, Outcome, Policy
 from sim.policies.config import Bounds

@@ -16,7 +16,8 @@ from calibrate.profile import Profile
 from sim.acceptance.build import build_process
 from sim.acceptance.config import IidAcceptance
 from sim.cost.step_cost import StepCost
-from sim.engine.config import VLLM_CAPTURE_SIZES, EngineConfig
+from sim.engine.config import EngineConfig
+from sim.engine.presets import VLLM_CAPTURE_SIZES
 from sim.engine.simulate import Setup, simulate
 from sim.policies.base import Batch, Claims, Int64, Outcome, Policy
 from sim.policies.config import Bounds

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from sim.engine.config import Behaviour
+from sim.engine.behaviour import Behaviour
 from sim.engine.simulate import Setup
 
 Change = Callable[[Setup], Setup]

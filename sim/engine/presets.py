@@ -1,0 +1,53 @@
+"""Presets: the switches as one engine sets them.
+
+Sources are read in vLLM 0.32 (V1 engine) unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from sim.engine.behaviour import Behaviour
+
+PresetName = Literal["ideal", "vllm_v1"]
+
+VLLM_CAPTURE_SIZES: Final = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
+"""Default captured CUDA-graph sizes in tokens (vllm/config/vllm.py, _set_cudagraph_sizes)."""
+
+
+PRESETS: Final[dict[PresetName, Behaviour]] = {
+    "ideal": Behaviour(
+        draft_at_depth_zero=False,
+        draft_pass_over="emitted",
+        draft_for_finished=False,
+        draft_uniformly=False,
+        draft_past_end=False,
+        lookahead=False,
+        draft_slots=False,
+        null_block=False,
+        dummy_drafts=False,
+        pad_new_decodes=False,
+        pad_queries=False,
+        prefix_caching=False,
+        drop_last_hit=False,
+        capture_sizes=(),
+    ),
+    "vllm_v1": Behaviour(
+        draft_at_depth_zero=True,
+        draft_pass_over="scheduled",
+        draft_for_finished=True,
+        draft_uniformly=True,
+        draft_past_end=True,
+        lookahead=True,
+        draft_slots=True,
+        null_block=True,
+        dummy_drafts=True,
+        pad_new_decodes=True,
+        # vllm/v1/attention/backends/flash_attn.py: query_start_loc, rows of any width.
+        pad_queries=False,
+        # On in vLLM. Off here, since it changes runs without shared prefixes, too: what was preempted hits.
+        prefix_caching=False,
+        drop_last_hit=True,
+        capture_sizes=VLLM_CAPTURE_SIZES,
+    ),
+}
