@@ -14,6 +14,11 @@ The variables of a shape (all counts are of one forward pass):
     query_context_tokens  query tokens x KV tokens, summed over decoding sequences
     prefill_pairs         query-key pairs of the prefill chunks: sum chunk * (prefix + chunk / 2)
 
+Layers whose attention reaches ``window_tokens`` back at most have three more. Each sums what its
+namesake does, with no query reading more than the window:
+
+    window_context_tokens, window_query_context_tokens, window_prefill_pairs
+
 Every term is marked ``measured``, ``composed`` (from which measurements), ``analytic`` (from
 datasheet numbers) or ``assumed``, and names its source. This module is free of torch.
 
@@ -33,15 +38,28 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from calibrate.cells import Measured
 from calibrate.fit.report import FitReport, Machine, Method, Mode
+from calibrate.work import Experts as Experts  # noqa: PLC0414  read from here, as all of a profile is
+from calibrate.work import Frozen
+from calibrate.work import ModelWork as ModelWork  # noqa: PLC0414  as above
 
 SCHEMA = "leadline.profile/1"
 
 Mark = Literal["measured", "composed", "analytic", "assumed"]
-Variable = Literal["tokens", "sequences", "logits", "context_tokens", "query_context_tokens", "prefill_pairs"]
+Variable = Literal[
+    "tokens",
+    "sequences",
+    "logits",
+    "context_tokens",
+    "query_context_tokens",
+    "prefill_pairs",
+    "window_context_tokens",
+    "window_query_context_tokens",
+    "window_prefill_pairs",
+]
 Counted = Literal["tokens", "sequences", "logits"]
 DrafterKind = Literal["draft_model", "eagle", "mtp", "parallel", "ngram"]
 
@@ -58,11 +76,7 @@ class ProfileError(ValueError):
         return type(self), (self.file, self.field, self.message)
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Curve(_Frozen):
+class Curve(Frozen):
     """Time in ns at measured points of one count, linear between them.
 
     Below the first point the curve is flat (zero work costs nothing). Beyond the last it goes on
@@ -87,7 +101,7 @@ class Curve(_Frozen):
         return self
 
 
-class Term(_Frozen):
+class Term(Frozen):
     """One addend of a pass: a named piece of work, its time and where the number comes from."""
 
     name: str
@@ -105,41 +119,13 @@ class Term(_Frozen):
         return self
 
 
-class Experts(_Frozen):
-    """Routed experts of a mixture-of-experts model (counts are per MoE layer)."""
-
-    count: int = Field(gt=0)
-    active: int = Field(gt=0)
-    layers: int = Field(gt=0)
-    bytes_each: float = Field(gt=0)
-    flops_each_per_token: float = Field(gt=0)
-
-
-class ModelWork(_Frozen):
-    """Work of one forward pass, for memory budgets and for FLOPs and bytes per token.
-
-    ``weight_bytes`` is what the weights take in memory; ``read_bytes`` what one pass reads of
-    them whatever its tokens (routed experts apart); ``flops_per_token`` is 2 x the active
-    parameters, attention apart; ``attention_flops_per_query_context`` is 4 x heads x head size
-    x attention layers.
-    """
-
-    name: str
-    parameters: float = Field(gt=0)
-    weight_bytes: float = Field(ge=0)
-    read_bytes: float = Field(ge=0)
-    flops_per_token: float = Field(ge=0)
-    attention_flops_per_query_context: float = Field(default=0.0, ge=0)
-    kv_bytes_per_token: float = Field(default=0.0, ge=0)
-    state_bytes_per_sequence: float = Field(default=0.0, ge=0)
-    experts: Experts | None = None
-
-
-class Target(_Frozen):
+class Target(Frozen):
     """The model that verifies. ``verify`` is one forward pass, prefill chunks included.
 
     ``accept`` is sampling, rejection and bookkeeping on the device; ``host`` what the engine's
     own loop adds to every step. ``exact`` is another ``verify``, through the measured medians.
+    ``verify`` is a pass in one captured graph; ``piecewise_extra`` is what it takes more where attention
+    runs between captured pieces, ``eager_extra`` where nothing is captured.
     """
 
     work: ModelWork
@@ -148,9 +134,19 @@ class Target(_Frozen):
     accept: tuple[Term, ...] = ()
     host: tuple[Term, ...] = ()
     eager_extra: tuple[Term, ...] = ()
+    piecewise_extra: tuple[Term, ...] = ()
+
+    @model_validator(mode="after")
+    def _windows_are_known(self) -> Target:
+        passes = (self.verify, self.exact, self.eager_extra, self.piecewise_extra)
+        named = {name for terms in passes for term in terms for name in term.per_ns}
+        windowed = sorted(name for name in named if name.startswith("window_"))
+        if windowed and not self.work.window_tokens:
+            raise ValueError(f"{windowed[0]} needs work.window_tokens above 0")
+        return self
 
 
-class Drafter(_Frozen):
+class Drafter(Frozen):
     """What proposes.
 
     ``first`` is the pass over every token of the step (catch-up, rejected ones included),
@@ -170,7 +166,7 @@ class Drafter(_Frozen):
     max_depth: int = Field(default=16, gt=0)
 
 
-class Device(_Frozen):
+class Device(Frozen):
     """The accelerator, as its datasheet gives it (per device) and how many serve one replica."""
 
     name: str
@@ -181,7 +177,7 @@ class Device(_Frozen):
     source: str = ""
 
 
-class Source(_Frozen):
+class Source(Frozen):
     """One origin of numbers: what was taken, from where, under which licence."""
 
     name: str
@@ -192,7 +188,7 @@ class Source(_Frozen):
     sha256: str = ""
 
 
-class Assumption(_Frozen):
+class Assumption(Frozen):
     """A number that was not measured for this device and model, and why it was chosen."""
 
     what: str
@@ -200,7 +196,7 @@ class Assumption(_Frozen):
     why: str
 
 
-class Sample(_Frozen):
+class Sample(Frozen):
     """One raw measurement behind a term, as its source gives it (time in microseconds)."""
 
     op: str
@@ -209,7 +205,7 @@ class Sample(_Frozen):
     source: str
 
 
-class StatedError(_Frozen):
+class StatedError(Frozen):
     """How far step times of this profile may be off: a share of the step, and what says so.
 
     Differences between policies smaller than this are reported as none.
@@ -219,7 +215,7 @@ class StatedError(_Frozen):
     basis: str
 
 
-class Profile(_Frozen):
+class Profile(Frozen):
     """One device serving one target with any of its drafters."""
 
     schema_: str = Field(alias="schema")

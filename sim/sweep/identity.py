@@ -127,4 +127,5 @@ def code_files() -> list[Path]:
     root = Path(sim.__file__).parent
     parts = [root / part for part in _CODE]
     found = [path for part in parts for path in ([part] if part.is_file() else sorted(part.rglob("*.py")))]
-    return [*found, Path(calibrate.profile.__file__)]
+    read = Path(calibrate.profile.__file__)
+    return [*found, read, read.with_name("work.py")]
