@@ -117,4 +117,4 @@ def profiled_ns(cost: StepCost, tokens: Int64, sequences: Int64, context_tokens:
 
 def largest_step(cost: StepCost) -> int:
     """Tokens of the largest step that the cost tables cover."""
-    return (len(cost.padded_array) - cost.largest_graph - 2) // (1 + cost.block_tokens)
+    return cost.max_tokens

@@ -17,19 +17,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from sim.policies.base import Batch, Depths, PolicyDefaults
+from sim.policies.by_batch import BatchKey, ByBatch
 from sim.policies.config import Bounds, PolicyConfig
 
 
-class DisableByBatchSize(PolicyDefaults):
+class DisableByBatchSize(ByBatch):
     """Depth ``k`` while fewer than ``threshold`` requests run."""
+
+    batch_key: BatchKey = "running"
 
     def __init__(self, k: int, threshold: int, acceptance_loss: float = 0.0) -> None:
         self.k, self.threshold, self.acceptance_loss = k, threshold, acceptance_loss
 
-    def draft_depths(self, batch: Batch) -> Depths:
+    def depth_at(self, size: int) -> int:
         """All or nothing, by the running queue's length."""
-        return 0 if batch.running >= self.threshold else self.k
+        return 0 if size >= self.threshold else self.k
 
 
 class DisableByBatchSizeConfig(PolicyConfig):

@@ -23,7 +23,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from sim.policies.base import Batch, Depths, Outcome, PolicyDefaults
+from sim.policies.base import Outcome
+from sim.policies.by_batch import ByBatch
 from sim.policies.config import Bounds, PolicyConfig
 
 Rows = tuple[tuple[int, int], ...]
@@ -50,7 +51,7 @@ class Gate:
             self.shut = True
 
 
-class DraftLenSchedule(PolicyDefaults):
+class DraftLenSchedule(ByBatch):
     """Depth by batch size until the gate, if there is one, shuts."""
 
     def __init__(self, rows: Rows, max_depth: int, gate: Gate | None) -> None:
@@ -59,11 +60,11 @@ class DraftLenSchedule(PolicyDefaults):
         self.gate = gate
         self.wants_outcomes = gate is not None
 
-    def draft_depths(self, batch: Batch) -> Depths:
-        """One look-up for the whole batch."""
+    def depth_at(self, size: int) -> int:
+        """The schedule's depth, none once the gate is shut."""
         if self.gate is not None and self.gate.shut:
             return 0
-        return self.depths[bisect_left(self.sizes, batch.scheduled)]
+        return self.depths[bisect_left(self.sizes, size)]
 
     def observe(self, outcome: Outcome) -> None:
         """Show the gate the step's acceptance rate, if it had drafts."""

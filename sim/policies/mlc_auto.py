@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sim.policies.base import Batch, Depths, PolicyDefaults
+from sim.policies.by_batch import BatchKey, ByBatch
 from sim.policies.config import Bounds, PolicyConfig
 
 _STEPS = ((10, 4), (20, 3), (30, 2))
@@ -27,16 +27,17 @@ def depth_for(n: int, max_num_sequence: int | None) -> int:
     return 0 if max_num_sequence is not None and n * (k + 1) > max_num_sequence else k
 
 
-class MlcAuto(PolicyDefaults):
+class MlcAuto(ByBatch):
     """Depth 4, 3, 2 or 0 by the number of decoding requests."""
+
+    batch_key: BatchKey = "sampling"
 
     def __init__(self, max_depth: int, max_num_sequence: int | None) -> None:
         self.max_depth, self.max_num_sequence = max_depth, max_num_sequence
 
-    def draft_depths(self, batch: Batch) -> Depths:
-        """One look-up for the whole batch; nothing for an empty one."""
-        n = batch.sequences
-        return min(depth_for(n, self.max_num_sequence), self.max_depth) if n else 0
+    def depth_at(self, size: int) -> int:
+        """MLC's step; nothing for an empty batch."""
+        return min(depth_for(size, self.max_num_sequence), self.max_depth) if size else 0
 
 
 class MlcAutoConfig(PolicyConfig):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sim.policies.base import Batch, Depths, PolicyDefaults
+from sim.policies.by_batch import ByBatch
 from sim.policies.config import Bounds, PolicyConfig
 
 
-class Off(PolicyDefaults):
+class Off(ByBatch):
     """Plain decoding."""
 
     drafts = False
 
-    def draft_depths(self, batch: Batch) -> Depths:
+    def depth_at(self, size: int) -> int:
         """Never draft."""
         return 0
 

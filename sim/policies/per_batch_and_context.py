@@ -26,7 +26,8 @@ from pydantic import Field, field_validator
 
 from sim.policies.base import Batch, Depths, Int64, PolicyDefaults
 from sim.policies.config import Bounds, PolicyConfig
-from sim.policies.per_batch_size import BatchKey, counted, row_at
+from sim.policies.by_batch import BatchKey, counted
+from sim.policies.per_batch_size import row_at
 
 ContextKey = Literal["mean", "median", "max"]
 Cell = tuple[int, int, int, int, int]

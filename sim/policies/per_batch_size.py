@@ -19,18 +19,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from sim.policies.base import Batch, Depths, PolicyDefaults
+from sim.policies.by_batch import BatchKey, ByBatch
 from sim.policies.config import Bounds, PolicyConfig
 
-BatchKey = Literal["scheduled", "sampling", "running"]
 Row = tuple[int, int, int]
-
-
-def counted(batch: Batch, key: BatchKey) -> int:
-    """The batch size that a table is read at."""
-    if key == "scheduled":
-        return batch.scheduled
-    return batch.sequences if key == "sampling" else batch.running
 
 
 def row_at(starts: Sequence[int], size: int) -> int:
@@ -38,7 +30,7 @@ def row_at(starts: Sequence[int], size: int) -> int:
     return max(bisect_right(starts, size) - 1, 0)
 
 
-class PerBatchSize(PolicyDefaults):
+class PerBatchSize(ByBatch):
     """Depth looked up by batch size; ``table`` rows ascend from batch 1."""
 
     def __init__(self, table: tuple[Row, ...], max_depth: int, batch_key: BatchKey) -> None:
@@ -46,9 +38,9 @@ class PerBatchSize(PolicyDefaults):
         self.depths = [min(k, max_depth) for _, _, k in table]
         self.batch_key = batch_key
 
-    def draft_depths(self, batch: Batch) -> Depths:
-        """One look-up for the whole batch; an empty one counts as 1."""
-        return self.depths[row_at(self.starts, counted(batch, self.batch_key))]
+    def depth_at(self, size: int) -> int:
+        """The row of a batch; an empty one counts as 1."""
+        return self.depths[row_at(self.starts, size)]
 
 
 class PerBatchSizeConfig(PolicyConfig):

@@ -6,17 +6,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from sim.policies.base import Batch, Depths, PolicyDefaults
+from sim.policies.by_batch import ByBatch
 from sim.policies.config import Bounds, PolicyConfig
 
 
-class Static(PolicyDefaults):
+class Static(ByBatch):
     """Depth ``k``, always."""
 
     def __init__(self, k: int) -> None:
         self.k = k
 
-    def draft_depths(self, batch: Batch) -> Depths:
+    def depth_at(self, size: int) -> int:
         """The fixed depth."""
         return self.k
 
