@@ -185,21 +185,23 @@ class Shape:
         """
         each = dtype_bytes if expert_bytes is None else expert_bytes
         routed = self.expert_parameters
+        near = Attention(0, 0, 0, 0) if self.sliding is None else self.sliding.attention
         return ModelWork(
             name=self.name,
             parameters=self.parameters,
             weight_bytes=(self.parameters - routed) * dtype_bytes + routed * each,
             read_bytes=self.read_parameters * dtype_bytes,
             flops_per_token=2 * self.active_parameters,
-            attention_flops_per_query_context=self.attention.flops_per_query_context,
-            kv_bytes_per_token=self.attention.kv_values_per_token * dtype_bytes,
-            state_bytes_per_sequence=self._state_bytes(dtype_bytes),
+            attention_flops_per_query_context=(
+                self.attention.flops_per_query_context + near.flops_per_query_context
+            ),
+            kv_bytes_per_token=(self.attention.kv_values_per_token + near.kv_values_per_token) * dtype_bytes,
+            state_bytes_per_sequence=0.0 if self.gdn is None else self.gdn.state_bytes(dtype_bytes),
+            window_tokens=0 if self.sliding is None else self.sliding.window,
+            window_kv_bytes_per_token=near.kv_values_per_token * dtype_bytes,
+            window_attention_flops_per_query_context=near.flops_per_query_context,
             experts=None if self.moe is None else _experts(self.moe, each),
         )
-
-    def _state_bytes(self, dtype_bytes: float) -> float:
-        recurrent = 0.0 if self.gdn is None else self.gdn.state_bytes(dtype_bytes)
-        return recurrent + (0 if self.sliding is None else self.sliding.state_values * dtype_bytes)
 
 
 def _experts(moe: Moe, dtype_bytes: float) -> Experts:

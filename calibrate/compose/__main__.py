@@ -8,7 +8,7 @@ from pathlib import Path
 
 from calibrate.compose.checks import report
 from calibrate.compose.recipes import NAMES, compose
-from calibrate.compose.tables import Folders, TableError
+from calibrate.compose.tables import PACKAGE, Folders, TableError
 from calibrate.profile import save_profile
 
 
@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [name for name in options.names if name not in NAMES]
     if unknown:
         parser.error(f"unknown profile {unknown[0]!r}; one of {', '.join(NAMES)}")
-    folders = Folders(options.tables, options.groundtruth, options.configs)
+    folders = Folders(options.tables, options.groundtruth, options.configs, options.package, options.bundles)
     try:
         for name in options.names or NAMES:
             path = options.out / f"{name}.json"
@@ -39,6 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tables", type=Path, required=True, help="aiconfigurator Parquet files")
     parser.add_argument("--groundtruth", type=Path, required=True, help="MoE and Vidur CSV files")
     parser.add_argument("--configs", type=Path, required=True, help="model_configs/ and draft_configs/")
+    parser.add_argument("--package", type=Path, help=f"systems/data of {PACKAGE}, for what --tables lacks")
+    parser.add_argument("--bundles", type=Path, help="profiler/perf of casys-kaist/LLMServingSim")
     parser.add_argument("--out", type=Path, required=True, help="folder for the profiles")
     parser.add_argument("--no-checks", action="store_true", help="only write the profiles")
     return parser

@@ -8,13 +8,15 @@ chunk or in a verify pass that is wider than one token.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+import duckdb
 import numpy as np
 
 from calibrate.compose.fits import Fit, relative_fit
 from calibrate.compose.tables import AIC, AIC_LICENCE, Floats, Folders, Ledger, each, rows, significant
-from calibrate.profile import Mark, Term
-from calibrate.shapes import Attention
+from calibrate.profile import Mark, Term, Variable
+from calibrate.shapes import Attention, Sliding
 
 DECODE_DOMAIN = "batch_size <= 512 AND isl + step BETWEEN 64 AND 32768"
 CONTEXT_DOMAIN = "batch_size * isl <= 16384 AND isl >= 64"
@@ -95,14 +97,56 @@ def attention_cost(folders: Folders, gpu: str, attention: Attention, ledger: Led
     return AttentionCost(floor, per_sequence, per_token, per_context, per_pair, "composed", source)
 
 
-def _heads(attention: Attention) -> str:
+def sliding_terms(
+    folders: Folders, gpu: str, sliding: Sliding, ledger: Ledger, *, verifies: bool
+) -> tuple[Term, Term]:
+    """Decode and prefill terms of layers that see the last ``window`` tokens only.
+
+    Beyond the window a decode row takes the same time at any context: that time is spread over the
+    tokens of the window, so a shorter sequence pays its share (measured: 60 to 100 % of the whole at
+    half the window). A drafter's terms have no windows: its rows pay the full one.
+    """
+    attention, window = sliding.attention, sliding.window
+    decode = _decode(folders, gpu, attention, ledger, window)
+    context = _context(folders, gpu, attention, ledger, window)
+    floor, per_sequence, _ = decode.coefficients
+    _, per_token, _ = context.coefficients
+    source = (
+        f"aic-attention-{gpu} {attention.heads}/{attention.kv_heads} heads of {attention.head_dim}, "
+        f"window {window}, x{attention.layers} layers. Decode (batch <= 512, beyond the window): {decode}. "
+        f"Context (beyond twice the window, tokens <= 16384): {context}; pairs of wide verify passes at "
+        "the context rate"
+    )
+    layers, pair = attention.layers, min(per_token, per_sequence) / window
+    rows_ns: dict[Variable, float] = {"sequences": layers * per_sequence}
+    chunk_ns: dict[Variable, float] = {"tokens": layers * per_token}
+    if verifies:
+        rows_ns = {
+            "window_context_tokens": layers * max(0.0, per_sequence / window - pair),
+            "window_query_context_tokens": layers * pair,
+        }
+        chunk_ns = {"window_prefill_pairs": layers * per_token / window}
+    fixed = significant(layers * floor)
     return (
-        f"num_heads = {attention.heads} AND num_key_value_heads = {attention.kv_heads} "
-        f"AND head_dim = {attention.head_dim} AND window_size = 0 AND kv_cache_dtype = 'bfloat16'"
+        _term("attention_window_decode", source, rows_ns, fixed),
+        _term("attention_window_prefill", source, chunk_ns),
     )
 
 
-def _decode(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) -> Fit:
+def _term(name: str, source: str, per_ns: dict[Variable, float], fixed_ns: float = 0.0) -> Term:
+    per = {variable: significant(ns) for variable, ns in per_ns.items()}
+    return Term(name=name, mark="composed", source=source, fixed_ns=fixed_ns, per_ns=per)
+
+
+def _heads(attention: Attention, window: int, windows: bool) -> str:
+    where = f"AND window_size = {window} " if windows else ""
+    return (
+        f"num_heads = {attention.heads} AND num_key_value_heads = {attention.kv_heads} "
+        f"AND head_dim = {attention.head_dim} {where}AND kv_cache_dtype = 'bfloat16'"
+    )
+
+
+def _decode(folders: Folders, gpu: str, attention: Attention, ledger: Ledger, window: int = 0) -> Fit:
     path = folders.perf(gpu, "generation_attention")
     key = ledger.source(
         f"aic-attention-{gpu}-decode", path, f"{AIC}: decode attention, {_kernel(gpu)}, {gpu}", AIC_LICENCE
@@ -110,16 +154,17 @@ def _decode(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) ->
     table = rows(
         path,
         "batch_size, isl + step AS context, latency AS ms",
-        f"{_heads(attention)} AND {DECODE_DOMAIN}",
+        f"{_heads(attention, window, _has_windows(path))} AND {DECODE_DOMAIN} AND isl + step > {window}",
         "1, 2",
     )
     for row in each(table):
-        ledger.keep("attention_decode", key, row.pop("ms"), **_shape(attention), **row)
+        ledger.keep("attention_decode", key, row.pop("ms"), **_shape(attention, window), **row)
     batch, context, measured = _floats(table, "batch_size", "context", "ms")
-    return relative_fit([np.ones_like(batch), batch, batch * context], measured * 1e6)
+    growing = np.zeros_like(batch) if window else batch * context
+    return relative_fit([np.ones_like(batch), batch, growing], measured * 1e6)
 
 
-def _context(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) -> Fit:
+def _context(folders: Folders, gpu: str, attention: Attention, ledger: Ledger, window: int = 0) -> Fit:
     path = folders.perf(gpu, "context_attention")
     key = ledger.source(
         f"aic-attention-{gpu}-context", path, f"{AIC}: context attention, {_kernel(gpu)}, {gpu}", AIC_LICENCE
@@ -127,13 +172,14 @@ def _context(folders: Folders, gpu: str, attention: Attention, ledger: Ledger) -
     table = rows(
         path,
         "batch_size, isl, latency AS ms",
-        f"{_heads(attention)} AND {CONTEXT_DOMAIN}{KERNELS.get(gpu, ('', ''))[1]}",
+        f"{_heads(attention, window, _has_windows(path))} AND {CONTEXT_DOMAIN} "
+        f"AND isl > {2 * window}{KERNELS.get(gpu, ('', ''))[1]}",
         "1, 2",
     )
     for row in each(table):
-        ledger.keep("attention_context", key, row.pop("ms"), **_shape(attention), **row)
+        ledger.keep("attention_context", key, row.pop("ms"), **_shape(attention, window), **row)
     batch, length, measured = _floats(table, "batch_size", "isl", "ms")
-    pairs = batch * length * length / 2
+    pairs = np.zeros_like(batch) if window else batch * length * length / 2
     return relative_fit([np.ones_like(batch), batch * length, pairs], measured * 1e6)
 
 
@@ -141,8 +187,15 @@ def _kernel(gpu: str) -> str:
     return KERNELS.get(gpu, ("FA3", ""))[0]
 
 
-def _shape(attention: Attention) -> dict[str, int]:
-    return {"heads": attention.heads, "kv_heads": attention.kv_heads, "head_dim": attention.head_dim}
+def _has_windows(path: Path) -> bool:
+    """Older tables have no column of windows: all their rows see everything."""
+    found = duckdb.execute(f"DESCRIBE SELECT * FROM read_parquet('{path}')").fetchall()
+    return any(name == "window_size" for name, *_ in found)
+
+
+def _shape(attention: Attention, window: int) -> dict[str, int]:
+    shape = {"heads": attention.heads, "kv_heads": attention.kv_heads, "head_dim": attention.head_dim}
+    return {**shape, "window": window} if window else shape
 
 
 def _floats(table: dict[str, Floats], *names: str) -> list[Floats]:

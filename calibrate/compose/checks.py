@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from calibrate.compose.catalogue import LLAMA_8B, QWEN_27B, QWEN_30B
 from calibrate.compose.devices import A100, H100, H200
 from calibrate.compose.evaluate import decode_shape, pass_ns
+from calibrate.compose.model_files import target_shape
 from calibrate.compose.passes import Kernels
-from calibrate.compose.recipes import LLAMA_8B, QWEN_27B, QWEN_30B, target_shape
 from calibrate.compose.tables import Folders, Ledger
 from calibrate.profile import Term
 

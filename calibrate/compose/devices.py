@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calibrate.compose.attention import AttentionCost, attention_cost
+from calibrate.compose.attention import AttentionCost, attention_cost, sliding_terms
+from calibrate.compose.collectives import Link
 from calibrate.compose.elementwise import A100 as A100_OPS
 from calibrate.compose.elementwise import H100 as H100_OPS
 from calibrate.compose.elementwise import Reference
 from calibrate.compose.tables import Folders, Ledger
-from calibrate.profile import Device
-from calibrate.shapes import Attention
+from calibrate.datasheets import GPUS
+from calibrate.profile import Device, Term
+from calibrate.shapes import Attention, Sliding
 
 DATASHEET = "NVIDIA datasheet, dense bf16, as in aiconfigurator systems/*.yaml (Apache-2.0)"
 
@@ -29,6 +31,14 @@ class Machine:
     ops_bandwidth: float = 1.0
     attention_from: Machine | None = None
     ns_per_query_context: float = 0.0
+    link: Link | None = None
+    """To its neighbours, where no table of collectives has this device."""
+
+    def sliding(
+        self, folders: Folders, sliding: Sliding, ledger: Ledger, *, verifies: bool
+    ) -> tuple[Term, ...]:
+        """Windowed layers, from the table of that window."""
+        return sliding_terms(folders, self.table, sliding, ledger, verifies=verifies)
 
     def attention(self, folders: Folders, attention: Attention, ledger: Ledger) -> AttentionCost:
         """Attention of these heads here, scaled from another device where none was measured here."""
@@ -69,3 +79,16 @@ A100 = Machine(
     attention_from=H100,
     ns_per_query_context=0.32,
 )
+RTX_PRO_6000 = Machine(
+    "rtx_pro_6000_server",
+    GPUS["rtx-pro-6000"].device,
+    H100_OPS,
+    ops_bandwidth=1.792 / 3.35,
+    link=Link(
+        0.8 * 16e9,
+        4_300.0,
+        "16 GB/s (link_bw of LLMServingSim's cluster configuration for this host) x 0.8, 4.3 us",
+    ),
+)
+"""LLMServingSim's host, whose cards reach each other at a third of what aiconfigurator's do: 80 % of its
+stated rate (aiconfigurator's factor for memory), and the smallest all-reduce of aiconfigurator's table."""

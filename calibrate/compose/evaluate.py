@@ -21,23 +21,30 @@ def term_ns(term: Term, shape: Mapping[str, float]) -> float:
     return curve + term.fixed_ns + linear
 
 
-def decode_shape(batch: float, context: float, width: int = 1) -> dict[str, float]:
-    """A step of ``batch`` sequences that verify ``width`` tokens each at ``context``."""
+def decode_shape(batch: float, context: float, width: int = 1, window: int = 0) -> dict[str, float]:
+    """A step of ``batch`` sequences that verify ``width`` tokens each at ``context``.
+
+    ``window`` is how far windowed layers see, 0 where there are none.
+    """
+    near = min(context, window)
     return {
         "tokens": batch * width,
         "sequences": batch,
         "logits": batch * width,
         "context_tokens": batch * context,
         "query_context_tokens": batch * width * context,
+        "window_context_tokens": batch * near,
+        "window_query_context_tokens": batch * width * near,
     }
 
 
 def _curve_ns(curve: Curve, at: float) -> float:
     x, ns = curve.x, curve.ns
     if curve.between == "step":
-        above = int(np.searchsorted(x, at))
-        return ns[min(above, len(ns) - 1)]
+        between = ns[min(int(np.searchsorted(x, at)), len(ns) - 1)]
+    else:
+        between = float(np.interp(at, x, ns))
     if at <= x[-1] or len(x) == 1:
-        return float(np.interp(at, x, ns))
+        return between
     slope = max(0.0, (ns[-1] - ns[-2]) / (x[-1] - x[-2]))
     return ns[-1] + slope * (at - x[-1])

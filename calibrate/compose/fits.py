@@ -29,11 +29,11 @@ class Fit:
 def relative_fit(columns: list[Floats], measured: Floats) -> Fit:
     """Minimise the squared relative error of ``columns @ c`` with every ``c >= 0``.
 
-    A column whose coefficient would be negative is dropped, the most negative first, and the
-    rest fitted again (enough for three or four nearly independent columns).
+    A column of zeros gets 0. A column whose coefficient would be negative is dropped, the most
+    negative first, and the rest fitted again (enough for three or four nearly independent columns).
     """
     relative = np.stack(columns, axis=1) / measured[:, None]
-    active = list(range(len(columns)))
+    active = [index for index, column in enumerate(columns) if column.any()]
     solution = _solve(relative[:, active])
     while len(active) > 1 and solution.min() < 0:
         active.pop(int(solution.argmin()))

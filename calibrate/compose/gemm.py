@@ -25,7 +25,7 @@ class Corner:
 
 @dataclass(frozen=True)
 class GemmTable:
-    """bf16 latency in ns over ``m`` for every measured ``(n, k)``; NaN where a row is missing."""
+    """Latency in ns over ``m`` for every measured ``(n, k)``; NaN where a row is missing."""
 
     key: str
     m: tuple[int, ...]
@@ -90,11 +90,11 @@ def _bracket(axis: tuple[int, ...], value: int) -> list[tuple[int, float]]:
 
 
 @cache
-def _load(folders: Folders, gpu: str) -> GemmTable:
+def _load(folders: Folders, gpu: str, dtype: str) -> GemmTable:
     table = rows(
         folders.perf(gpu, "gemm"),
         "m, n, k, min(latency) AS ms",
-        f"gemm_dtype = 'bfloat16' AND m <= {LARGEST_M} GROUP BY m, n, k",
+        f"gemm_dtype = '{dtype}' AND m <= {LARGEST_M} GROUP BY m, n, k",
         "m, n, k",
     )
     axes = [np.unique(table[name]) for name in ("m", "n", "k")]
@@ -104,12 +104,14 @@ def _load(folders: Folders, gpu: str) -> GemmTable:
     )
     cube[place] = table["ms"] * 1e6
     m, n, k = (tuple(int(value) for value in axis) for axis in axes)
-    return GemmTable(f"aic-gemm-{gpu}", m, n, k, cube)
+    key = f"aic-gemm-{gpu}" if dtype == "bfloat16" else f"aic-gemm-{gpu}-{dtype}"
+    return GemmTable(key, m, n, k, cube)
 
 
-def gemm_table(folders: Folders, gpu: str, ledger: Ledger) -> GemmTable:
-    """The bf16 GEMM table of ``gpu`` (one kernel per shape; the fastest if a table has several)."""
-    table = _load(folders, gpu)
+def gemm_table(folders: Folders, gpu: str, ledger: Ledger, dtype: str = "bfloat16") -> GemmTable:
+    """The GEMM table of ``gpu`` in ``dtype`` (the fastest kernel of a shape if a table has several)."""
+    table = _load(folders, gpu, dtype)
     path = folders.perf(gpu, "gemm")
-    ledger.source(table.key, path, f"{AIC}: GEMM bf16, vLLM's kernel, {gpu}", AIC_LICENCE)
+    name = "bf16" if dtype == "bfloat16" else dtype
+    ledger.source(table.key, path, f"{AIC}: GEMM {name}, vLLM's kernel, {gpu}", AIC_LICENCE)
     return table

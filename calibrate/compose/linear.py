@@ -47,10 +47,16 @@ def head_term(table: GemmTable, head: Linear, over: Counted, ledger: Ledger) -> 
 
 
 def vidur_linear_term(
-    folders: Folders, gpu: str, model: str, table: GemmTable, linears: Sequence[Linear], ledger: Ledger
+    folders: Folders,
+    gpu: str,
+    model: str,
+    table: GemmTable,
+    linears: Sequence[Linear],
+    ledger: Ledger,
+    tp: int = 1,
 ) -> Term:
     """Vidur's measured projections of ``model``; above its last point the GEMM table's growth."""
-    x, per_layer = _vidur(folders, gpu, model, ledger)
+    x, per_layer = _vidur(folders, gpu, model, ledger, tp)
     total = np.zeros(len(x))
     for linear in linears:
         total += linear.count * per_layer[linear.name]
@@ -72,14 +78,14 @@ def vidur_linear_term(
 
 
 def _vidur(
-    folders: Folders, gpu: str, model: str, ledger: Ledger
+    folders: Folders, gpu: str, model: str, ledger: Ledger, tp: int
 ) -> tuple[tuple[int, ...], dict[str, Floats]]:
     key = ledger.source("vidur", folders.vidur, f"{VIDUR}: kernels of one decoder layer", VIDUR_LICENCE)
     columns = ", ".join(f"{column} AS {name}" for name, column in VIDUR_COLUMNS.items())
     table = rows(
         folders.vidur,
         f"num_tokens AS tokens, {columns}",
-        f"gpu = '{gpu}' AND model = '{model}' AND tp = 1",
+        f"gpu = '{gpu}' AND model = '{model}' AND tp = {tp}",
         "1",
     )
     for row in each(table):

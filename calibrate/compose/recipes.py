@@ -1,182 +1,90 @@
-"""Which model on which device, with which drafters, from which tables."""
+"""From a recipe of the catalogue to a profile: its target, its drafters, and how they are split."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 
 from calibrate.compose import overheads
-from calibrate.compose.devices import A100, B200, H100, H200, Machine
-from calibrate.compose.moe import ROUTING
-from calibrate.compose.overheads import VLLM_010, VLLM_024, Overheads
+from calibrate.compose.bundled import BUNDLED, compose_bundle
+from calibrate.compose.catalogue import (
+    CREATED,
+    EAGLE3_LLAMA,
+    ERROR,
+    LLAMA_8B,
+    NOT_COMPARED,
+    RECIPES,
+    Draft,
+    Recipe,
+)
+from calibrate.compose.devices import H100
+from calibrate.compose.model_files import draft_shape, target_shape
 from calibrate.compose.passes import Kernels
 from calibrate.compose.sdbench import ngram_terms, sdbench_profile
 from calibrate.compose.tables import Folders, Ledger
-from calibrate.configs import QWEN35_08B, Config, eagle3_head, from_config, mtp_head
-from calibrate.profile import SCHEMA, Assumption, Drafter, DrafterKind, Profile, StatedError, Target, Term
+from calibrate.configs import ShapeError
+from calibrate.profile import SCHEMA, Drafter, Profile, Target, Term
 from calibrate.shapes import Shape
-
-CREATED = "2026-11-29"
-"""The date of these recipes, not of the run: the same tables must give the same bytes."""
+from calibrate.sharding import Split, replica_work
 
 COMMAND = (
     "python -m calibrate.compose --tables ../shared/data/aiconfigurator_perf "
     "--groundtruth ../shared/groundtruth --configs ../shared/data --out scenarios/profiles"
 )
-LLAMA_8B = "model_configs/meta-llama--Meta-Llama-3.1-8B.json"
-QWEN_27B = "model_configs/Qwen--Qwen3.5-27B.json"
-QWEN_8B = "model_configs/Qwen--Qwen3-8B.json"
-QWEN_30B = "model_configs/Qwen--Qwen3-30B-A3B.json"
+PACKAGED = f"{COMMAND} --package SITE-PACKAGES/aiconfigurator_core/systems/data"
+BUNDLE = f"{PACKAGED} --bundles LLMServingSim/profiler/perf"
+SDBENCH = "llama-3.1-8b-h100-sdbench"
+NAMES = (*(recipe.name for recipe in RECIPES), SDBENCH, *BUNDLED)
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A drafter of a recipe: its shape from a config file (``""``: the built-in 0.8B config)."""
+def compose(name: str, folders: Folders, split: Split | None = None, draft_tp: int | None = None) -> Profile:
+    """The profile ``name`` (one of ``NAMES``) from the tables; ``TableError`` when rows are missing.
 
-    name: str
-    kind: DrafterKind
-    build: Callable[[Config, str], Shape]
-    config: str
-    max_depth: int
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """One profile to compose. ``max_tokens`` is where its sparsest table ends."""
-
-    name: str
-    machine: Machine
-    config: str
-    model: str
-    overheads: Overheads
-    drafts: tuple[Draft, ...]
-    max_tokens: int = 8192
-    vidur_model: str = ""
-    ngram: bool = False
-    assumptions: tuple[Assumption, ...] = ()
-
-
-ERROR = StatedError(
-    relative=0.09,
-    basis="mean error of the composed Llama-3.1-8B step on H100 against SpecDecode-Bench's fitted forward, "
-    "batch 1 to 256 (docs/profiles.md); taken for every composed profile, as no other was checked end to end",
-)
-
-_EAGLE3_LLAMA = Draft("eagle3", "eagle", eagle3_head, "draft_configs/llama3-8B-eagle3.json", 8)
-_EAGLE3_QWEN = Draft("eagle3", "eagle", eagle3_head, "draft_configs/qwen3-8b-eagle3.json", 8)
-_EAGLE3_30B = Draft("eagle3", "eagle", eagle3_head, "draft_configs/qwen3-30B-A3B-eagle3.json", 8)
-_DRAFTS_27B = (
-    Draft("qwen3.5-0.8b", "draft_model", from_config, "", 16),
-    Draft("mtp", "mtp", mtp_head, QWEN_27B, 8),
-)
-_GDN = (
-    Assumption(
-        what="target.verify.gdn",
-        value="verifying k drafts reads one state and writes k+1",
-        why="the table has decode and chunked prefill; the kernel that verifies drafts was not measured",
-    ),
-    Assumption(
-        what="drafters.qwen3.5-0.8b",
-        value="its shape",
-        why="no config.json among the tables; the launch scripts of THUDM/slime and radixark/miles agree",
-    ),
-)
-_MOE = (
-    Assumption(
-        what="target.verify.moe",
-        value=f"routing {ROUTING}",
-        why="real routing is skewed between balanced and power_law_1.2; the table has all three",
-    ),
-)
-_B200 = (
-    Assumption(
-        what="target.verify.elementwise",
-        value="Vidur's H100 kernels: launch kept, traffic divided by the bandwidth ratio 2.30",
-        why="no small kernels were measured on B200",
-    ),
-)
-_A100 = (
-    Assumption(
-        what="target.verify.attention_decode, attention_prefill",
-        value="H100 scaled by bandwidth and peak; per query-context 0.32 ns per layer",
-        why=(
-            "no A100 attention table. FlashAttention 2 does not pack grouped queries when a sequence "
-            "verifies more than one token: GSM8K and HumanEval steps at concurrency 32, k = 5, about 1,100 "
-            "and 420 tokens of context (estimated), differ by 10 ns per query-context pair over 32 layers "
-            f"({overheads.A100_STUDY})"
-        ),
-    ),
-)
-
-RECIPES = (
-    Recipe("llama-3.1-8b-h100", H100, LLAMA_8B, "Llama-3.1-8B", VLLM_010, (_EAGLE3_LLAMA,), ngram=True),
-    Recipe("qwen3-8b-h100", H100, QWEN_8B, "Qwen3-8B", VLLM_024, (_EAGLE3_QWEN,)),
-    Recipe("qwen3.5-27b-h200", H200, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN),
-    Recipe("qwen3.5-27b-h100", H100, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=_GDN),
-    Recipe(
-        "llama-3.1-8b-a100",
-        A100,
-        LLAMA_8B,
-        "Llama-3.1-8B",
-        VLLM_024,
-        (_EAGLE3_LLAMA,),
-        vidur_model="meta-llama/Meta-Llama-3-8B",
-        ngram=True,
-        assumptions=_A100,
-    ),
-    Recipe(
-        "qwen3-30b-a3b-h100",
-        H100,
-        QWEN_30B,
-        "Qwen3-30B-A3B",
-        VLLM_024,
-        (_EAGLE3_30B,),
-        max_tokens=2048,
-        assumptions=_MOE,
-    ),
-    Recipe(
-        "llama-3.1-8b-b200",
-        B200,
-        LLAMA_8B,
-        "Llama-3.1-8B",
-        VLLM_024,
-        (_EAGLE3_LLAMA,),
-        ngram=True,
-        assumptions=_B200,
-    ),
-    Recipe(
-        "qwen3.5-27b-b200", B200, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=(*_GDN, *_B200)
-    ),
-)
-
-NAMES = (*(recipe.name for recipe in RECIPES), "llama-3.1-8b-h100-sdbench")
-
-
-def compose(name: str, folders: Folders) -> Profile:
-    """The profile ``name`` (one of ``NAMES``) from the tables; ``TableError`` when rows are missing."""
-    recipe = next((recipe for recipe in RECIPES if recipe.name == name), None)
-    if recipe is None:
-        model = target_shape(LLAMA_8B, "Llama-3.1-8B", folders)
-        head = draft_shape(_EAGLE3_LLAMA, folders)
+    ``split`` and ``draft_tp`` lay it over other devices than its recipe says: the name then says so, too.
+    """
+    if name == SDBENCH:
+        model, head = target_shape(LLAMA_8B, "Llama-3.1-8B", folders), draft_shape(EAGLE3_LLAMA, folders)
         return sdbench_profile(name, model.work(), head.work(), H100.device, CREATED, f"{COMMAND} {name}")
-    ledger = Ledger()
-    kernels = Kernels(folders, recipe.machine, ledger)
-    target = _target(recipe, kernels)
-    drafters = _drafters(recipe, target.verify, kernels)
+    if name in BUNDLED:
+        return compose_bundle(BUNDLED[name], folders, f"{BUNDLE} {name}")
+    recipe = next(recipe for recipe in RECIPES if recipe.name == name)
+    return _compose(
+        recipe if split is None and draft_tp is None else relaid(recipe, split, draft_tp), folders
+    )
+
+
+def relaid(recipe: Recipe, split: Split | None, draft_tp: int | None) -> Recipe:
+    """``recipe`` over other devices, named after them; raw rows are left out.
+
+    ``ShapeError`` when its drafters would take more devices than its target.
+    """
+    split = recipe.split if split is None else split
+    if draft_tp is not None and not 1 <= draft_tp <= split.tp:
+        raise ShapeError(f"draft tp {draft_tp}: must be 1 to {split.tp}, the devices of the target")
+    parts = [f"tp{split.tp}"] * (split.tp > 1) + [f"dp{split.dp}"] * (split.dp > 1)
+    parts += [f"ep{split.ep}"] * (split.ep > 1) + [f"draft-tp{draft_tp}"] * (draft_tp is not None)
+    drafts = recipe.drafts if draft_tp is None else tuple(replace(d, tp=draft_tp) for d in recipe.drafts)
+    name = "-".join((recipe.name, *parts))
+    return replace(recipe, name=name, split=split, drafts=drafts, rows=False, error=NOT_COMPARED)
+
+
+def _compose(recipe: Recipe, folders: Folders) -> Profile:
+    ledger, split = Ledger(keeps_rows=recipe.rows), recipe.split
+    whole = target_shape(recipe.config, recipe.model, folders)
+    kernels = Kernels(folders, recipe.machine, ledger, split, recipe.routing, recipe.precision, whole.moe)
+    target = _target(recipe, whole, kernels)
+    device = recipe.machine.device
     return Profile(
         schema=SCHEMA,
-        name=name,
+        name=recipe.name,
         kind="composed",
         created=CREATED,
-        command=f"{COMMAND} {name}",
-        device=recipe.machine.device,
-        dtype="bfloat16",
+        command=f"{COMMAND if recipe.rows else PACKAGED} {recipe.name}",
+        device=device if split.tp == 1 else device.model_copy(update={"count": split.tp}),
+        dtype=recipe.precision.name,
         max_tokens=recipe.max_tokens,
         target=target,
-        drafters=drafters,
-        error=ERROR,
+        drafters=_drafters(recipe, target.verify, kernels),
+        error=recipe.error or ERROR,
         sources=ledger.sources,
         assumptions=(*recipe.overheads.assumptions(), *recipe.assumptions),
         samples=ledger.samples,
@@ -184,31 +92,15 @@ def compose(name: str, folders: Folders) -> Profile:
     )
 
 
-def target_shape(config: str, name: str, folders: Folders) -> Shape:
-    """A target's shape from its config file."""
-    return from_config(_read(folders.configs / config), name)
-
-
-def draft_shape(draft: Draft, folders: Folders) -> Shape:
-    """A drafter's shape from its config file, or from the built-in one."""
-    config = _read(folders.configs / draft.config) if draft.config else QWEN35_08B
-    return draft.build(config, draft.name)
-
-
-def _read(path: Path) -> Config:
-    config: Config = json.loads(path.read_text(encoding="utf-8"))
-    return config
-
-
-def _target(recipe: Recipe, kernels: Kernels) -> Target:
-    shape = target_shape(recipe.config, recipe.model, kernels.folders)
-    verify = kernels.verify(shape, recipe.vidur_model)
+def _target(recipe: Recipe, whole: Shape, kernels: Kernels) -> Target:
+    share = target_shape(recipe.config, recipe.model, kernels.folders, recipe.split)
+    verify, precision = kernels.verify(share, recipe.vidur_model), recipe.precision
     return Target(
-        work=shape.work(),
+        work=replica_work(whole, share, recipe.split, precision.weight_bytes, precision.expert_bytes),
         verify=verify,
         accept=overheads.sampler(),
         host=recipe.overheads.host(),
-        eager_extra=overheads.eager_extra(verify, shape.layers),
+        eager_extra=overheads.eager_extra(verify, whole.layers),
     )
 
 
@@ -221,12 +113,13 @@ def _drafters(recipe: Recipe, verify: tuple[Term, ...], kernels: Kernels) -> dic
 
 
 def _drafter(draft: Draft, recipe: Recipe, kernels: Kernels) -> Drafter:
-    shape = draft_shape(draft, kernels.folders)
-    launch = recipe.overheads.launch()
+    split = Split(recipe.split.tp if draft.tp is None else draft.tp)
+    share, launch = draft_shape(draft, kernels.folders, split), recipe.overheads.launch()
+    drafting = kernels.drafting(split)
     return Drafter(
         kind=draft.kind,
-        work=shape.work(),
-        first=(*kernels.draft_first(shape), *launch),
-        next=(*kernels.draft_next(shape), *launch),
+        work=replica_work(draft_shape(draft, kernels.folders), share, split),
+        first=(*drafting.draft_first(share), *launch),
+        next=(*drafting.draft_next(share), *launch),
         max_depth=draft.max_depth,
     )

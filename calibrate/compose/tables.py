@@ -21,6 +21,8 @@ AIC = "ai-dynamo/aiconfigurator measured kernels"
 AIC_LICENCE = "Apache-2.0"
 VIDUR = "microsoft/vidur data/profiling/compute"
 VIDUR_LICENCE = "MIT"
+PACKAGE = "aiconfigurator-core 0.12.0 from PyPI"
+"""Whose ``systems/data`` folder has every table; the flat folder holds some of them."""
 
 
 class TableError(ValueError):
@@ -32,23 +34,50 @@ class Folders:
     """The three input folders: kernel tables, ground truth (MoE and Vidur CSVs), model configs.
 
     ``tables`` is flat (``GPU_FAMILY_vllm_VERSION.parquet``) or the ``systems/data`` folder of an
-    installed aiconfigurator package (``GPU/GROUP/vllm/VERSION/FAMILY_perf.parquet``).
+    installed aiconfigurator package (``GPU/GROUP/vllm/VERSION/FAMILY_perf.parquet``); ``package`` is
+    such a folder for what a flat ``tables`` lacks. ``bundles`` is LLMServingSim's ``profiler/perf``.
     """
 
     tables: Path
     groundtruth: Path
     configs: Path
+    package: Path | None = None
+    bundles: Path | None = None
 
     def perf(self, gpu: str, family: str) -> Path:
         """The one Parquet file of ``family`` on ``gpu``, whatever its engine version."""
         found = sorted(self.tables.glob(f"{gpu}_{family}_vllm_*.parquet"))
-        found = found or sorted(self.tables.glob(f"{gpu}/*/vllm/*/{family}_perf.parquet"))
+        found = found or self._packaged(f"{gpu}/*/vllm/*/{family}_perf.parquet")
         if not found:
             raise TableError(
                 f"{self.tables}: no {gpu}_{family}_vllm_*.parquet, nor {gpu}/*/vllm/*/{family}_perf.parquet; "
-                "give --tables"
+                f"give --tables, or --package with the systems/data folder of {PACKAGE}"
             )
         return found[-1]
+
+    def nccl(self, gpu: str) -> Path:
+        """NCCL's collectives on ``gpu``, the newest version."""
+        found = sorted(self.tables.glob(f"{gpu}_nccl_*.parquet"))
+        found = found or self._packaged(f"{gpu}/comm/nccl/*/nccl_perf.parquet")
+        if not found:
+            raise TableError(
+                f"{self.tables}: no {gpu}_nccl_*.parquet, nor {gpu}/comm/nccl/*/nccl_perf.parquet; "
+                f"give --package with the systems/data folder of {PACKAGE}"
+            )
+        return found[-1]
+
+    def _packaged(self, pattern: str) -> list[Path]:
+        folders = (self.tables, *(() if self.package is None else (self.package,)))
+        return next((found for folder in folders if (found := sorted(folder.glob(pattern)))), [])
+
+    def bundle(self, device: str, model: str, tp: int) -> Path:
+        """LLMServingSim's measurements of ``model`` on ``tp`` devices, bf16."""
+        if self.bundles is None:
+            raise TableError("no folder of LLMServingSim profiles; give --bundles (its profiler/perf)")
+        found = self.bundles / device / model / "bf16" / f"tp{tp}"
+        if not found.is_dir():
+            raise TableError(f"{found}: not found; give --bundles with LLMServingSim's profiler/perf")
+        return found
 
     @property
     def moe(self) -> Path:
@@ -65,6 +94,8 @@ class Folders:
 class Ledger:
     """Sources and raw rows behind one profile, each once, in order of first use."""
 
+    keeps_rows: bool = True
+    """Whether raw rows go into the profile; without them its digests say what they were."""
     _sources: dict[str, Source] = field(default_factory=dict)
     _samples: dict[tuple[str, ...], Sample] = field(default_factory=dict)
 
@@ -72,7 +103,7 @@ class Ledger:
         """Record a table file with its digest; returns ``key``."""
         if key not in self._sources:
             self._sources[key] = Source(
-                name=key, what=what, licence=licence, date="2026-08", file=path.name, sha256=_sha256(path)
+                name=key, what=what, licence=licence, date="2026-08", file=_name(path), sha256=_sha256(path)
             )
         return key
 
@@ -83,6 +114,8 @@ class Ledger:
 
     def keep(self, op: str, source: str, ms: float, **shape: Any) -> None:
         """Record one raw row (latency in milliseconds, as the tables have it)."""
+        if not self.keeps_rows:
+            return
         identity = (op, source, *(f"{name}={value}" for name, value in shape.items()))
         self._samples[identity] = Sample(op=op, shape=shape, us=significant(ms * 1e3), source=source)
 
@@ -97,6 +130,18 @@ class Ledger:
         return tuple(self._samples.values())
 
 
+def _name(path: Path) -> str:
+    """The flat name of a table, in whichever of the two layouts it lies; of a bundle its own path."""
+    parts = path.parts
+    if path.name == "nccl_perf.parquet" and len(parts) > 4:
+        return f"{parts[-5]}_nccl_{parts[-2]}.parquet"
+    if path.name.endswith("_perf.parquet") and len(parts) > 4:
+        return f"{parts[-5]}_{path.name.removesuffix('_perf.parquet')}_{parts[-3]}_{parts[-2]}.parquet"
+    if path.suffix == ".csv" and path.parent.name.startswith("tp") and len(parts) > 5:
+        return "/".join(parts[-6:])
+    return path.name
+
+
 def significant(value: float, digits: int = 6) -> float:
     """``value`` to ``digits`` significant digits, so that files do not differ in a last bit."""
     return float(f"{float(value):.{digits}g}")
@@ -106,7 +151,7 @@ def rows(path: Path, columns: str, where: str, order: str) -> dict[str, NDArray[
     """Columns of one table as arrays; ``TableError`` when no row matches."""
     if not path.exists():
         raise TableError(f"{path}: not found")
-    reader = "read_parquet(?)" if path.suffix == ".parquet" else "read_csv(?, skip=1)"
+    reader = "read_parquet(?)" if path.suffix == ".parquet" else "read_csv(?, comment = '#')"
     query = f"SELECT {columns} FROM {reader} WHERE {where} ORDER BY {order}"
     table = duckdb.execute(query, [str(path)]).fetchnumpy()
     arrays = {name: np.ma.filled(column, np.nan) for name, column in table.items()}

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from calibrate.compose.devices import A100, H100, Machine
 from calibrate.compose.evaluate import decode_shape, pass_ns
+from calibrate.compose.model_files import target_shape
 from calibrate.compose.passes import Kernels
-from calibrate.compose.recipes import target_shape
 from calibrate.compose.tables import Ledger
 from sim.against.observed import observed
 from sim.scenario.load import load_scenario

@@ -16,13 +16,14 @@ from typing import Final
 import numpy as np
 
 from calibrate.compose import checks
+from calibrate.compose.catalogue import LLAMA_8B, QWEN_30B
 from calibrate.compose.devices import A100, B200, H100, H200
 from calibrate.compose.evaluate import decode_shape, pass_ns
 from calibrate.compose.fits import relative_fit
 from calibrate.compose.linear import linear_term, vidur_linear_term
+from calibrate.compose.model_files import target_shape
 from calibrate.compose.moe import moe_term
 from calibrate.compose.passes import Kernels
-from calibrate.compose.recipes import LLAMA_8B, QWEN_30B, target_shape
 from calibrate.compose.tables import Folders, Ledger
 from calibrate.profile import Curve, Term, load_profile
 from sim.cost.step_cost import PassCost, StepCost

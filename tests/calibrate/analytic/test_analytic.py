@@ -18,10 +18,11 @@ from calibrate.analytic import (
     main,
     read_shape,
 )
+from calibrate.compose.catalogue import QWEN_27B
 from calibrate.compose.evaluate import decode_shape, pass_ns
 from calibrate.compose.gemm import gemm_table
 from calibrate.compose.linear import linear_term
-from calibrate.compose.recipes import QWEN_27B, target_shape
+from calibrate.compose.model_files import target_shape
 from calibrate.compose.tables import Folders, Ledger
 from calibrate.configs import ShapeError
 from calibrate.datasheets import GPUS, find_gpu
