@@ -1,0 +1,61 @@
+"""Presets whose every value names where it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sim.engine.behaviour import Behaviour
+
+
+class Sourced(NamedTuple):
+    """A value, and where it stands: a file of the engine's sources or a document, and what in it.
+
+    A source that begins with ``not found`` or ``here`` says that the value is not the engine's own.
+    """
+
+    value: Any
+    source: str
+
+
+class AtLeast(NamedTuple):
+    """A limit that follows another one of the same engine: its value, and no less than ``least``."""
+
+    limit: str
+    least: int
+
+
+@dataclass(frozen=True)
+class EnginePreset:
+    """One engine: every switch of ``Behaviour``, and the limits whose defaults differ from ``EngineConfig``'s.
+
+    ``engine`` is its name and ``version`` what was read; ``about`` is one sentence for lists.
+    """
+
+    engine: str
+    version: str
+    about: str
+    switches: Mapping[str, Sourced]
+    limits: Mapping[str, Sourced] = field(default_factory=dict)
+
+    def behaviour(self, base: Behaviour) -> Behaviour:
+        """The switches as the scheduler reads them; ``base`` has those that are not named here."""
+        known = {name: each.value for name, each in self.switches.items() if name in Behaviour.model_fields}
+        return base.model_copy(update=known)
+
+    def limits_beside(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+        """The engine's limits that ``given`` does not set; those that follow another are worked out.
+
+        ``defaults`` are of limits that the engine has no own default for.
+        """
+        found = {name: each.value for name, each in self.limits.items() if name not in given}
+        known = {**defaults, **found, **given}
+        return {name: _settled(value, known) for name, value in found.items()}
+
+
+def _settled(value: Any, known: Mapping[str, Any]) -> Any:
+    if not isinstance(value, AtLeast):
+        return value
+    followed = known.get(value.limit)
+    return max(followed, value.least) if isinstance(followed, int) else value.least
