@@ -324,7 +324,8 @@ def _deepseek(config: Config, name: str) -> Shape:
     latent, rope = _need(config, "kv_lora_rank"), _need(config, "qk_rope_head_dim")
     attention = Attention(_need(config, "num_attention_heads"), 1, latent + rope, layers, latent)
     head, embedding = _head(config)
-    sparse, shared = layers - dense, _need(config, "n_shared_experts") * expert
+    stated = config.get("shared_expert_intermediate_size")  # apart where only these are divided
+    sparse, shared = layers - dense, int(stated or _need(config, "n_shared_experts") * expert)
     norms = 2 * hidden + _need(config, "q_lora_rank") + latent
     return Shape(
         name=name,

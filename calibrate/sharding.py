@@ -70,6 +70,9 @@ def shard_config(config: Config, split: Split) -> Config:
         parts = split.expert_tp if inside_expert else split.tp
         if config.get(key):
             own[key] = _divided(key, int(config[key]), parts)
+    if split.ep > 1 and config.get("n_shared_experts"):
+        shared = int(config["n_shared_experts"]) * int(config[_EXPERT])
+        own["shared_expert_intermediate_size"] = _divided(_EXPERT, shared, split.tp)
     for key in _PADDED:
         if config.get(key):
             own[key] = -(-int(config[key]) // split.tp)

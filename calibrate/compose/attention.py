@@ -7,7 +7,7 @@ chunk or in a verify pass that is wider than one token.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -67,6 +67,11 @@ class AttentionCost:
             },
         )
         return decode, prefill
+
+    def unpacked(self, per_query_context: float) -> AttentionCost:
+        """The same kernel where wide verify passes read the cache once per query head."""
+        why = f"wide verify passes {per_query_context:.3g} ns per query-context pair (assumed)"
+        return replace(self, per_query_context=per_query_context, source=f"{self.source}; {why}")
 
     def scaled(self, bandwidth: float, compute: float, per_query_context: float, why: str) -> AttentionCost:
         """The same kernel on a device with ``bandwidth`` and ``compute`` times as much of each."""

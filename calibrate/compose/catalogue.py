@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from calibrate.compose import overheads
-from calibrate.compose.devices import A100, B200, H100, H200, Machine
+from calibrate.compose.devices import A100, A100_OWN, B200, H100, H200, Machine
 from calibrate.compose.moe import ROUTING
 from calibrate.compose.overheads import VLLM_010, VLLM_024, Overheads
-from calibrate.compose.precision import BF16, Precision
+from calibrate.compose.precision import BF16, FP8_BLOCK, MXFP4_EXPERTS, Precision
 from calibrate.configs import Config, eagle3_head, from_config, mtp_head
+from calibrate.deepseek_mtp import deepseek_mtp_head
 from calibrate.profile import Assumption, DrafterKind, StatedError
 from calibrate.shapes import Shape
 from calibrate.sharding import WHOLE, Split
@@ -21,6 +22,10 @@ CREATED = "2026-11-29"
 LLAMA_8B = "model_configs/meta-llama--Meta-Llama-3.1-8B.json"
 QWEN_27B = "model_configs/Qwen--Qwen3.5-27B.json"
 QWEN_8B = "model_configs/Qwen--Qwen3-8B.json"
+QWEN_32B = "model_configs/Qwen--Qwen3-32B.json"
+LLAMA_70B = "model_configs/meta-llama--Meta-Llama-3.1-70B.json"
+GPT_OSS = "model_configs/openai--gpt-oss-120b.json"
+DEEPSEEK = "model_configs/deepseek-ai--DeepSeek-V3.json"
 QWEN_30B = "model_configs/Qwen--Qwen3-30B-A3B.json"
 
 
@@ -35,6 +40,8 @@ class Draft:
     max_depth: int
     tp: int | None = None
     """Devices that share it; ``None``: as many as share the target (vLLM's default)."""
+    as_target: bool = False
+    """Whether it has the target's number formats, and experts laid as the target's (else bf16)."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,31 @@ _A100 = (
     ),
 )
 
+_A100_WIDE = (
+    Assumption(
+        what="target.verify.attention_decode",
+        value="wide verify passes 0.32 ns per query-context pair and layer of 32 query heads",
+        why="fitted to the A100 study of Llama-3.1-8B (profile llama-3.1-8b-a100); not measured here",
+    ),
+)
+_LATENT = (
+    Assumption(
+        what="target.verify.attention_latent",
+        value="wide verify passes pay a prefill pair's arithmetic times 3.4",
+        why="the absorbed form scores 576 and sums 512 numbers where prefill has 192 and 128; not measured",
+    ),
+    Assumption(
+        what="target.verify.linear",
+        value="dense layers and shared experts at fp8 with one scale per tensor",
+        why="the rows for scales in blocks take 57 us at any size: launches, which a graph does not pay",
+    ),
+)
+_CASE_12 = StatedError(
+    relative=0.12,
+    basis="plain decoding of eight clients, vLLM 0.12, is 26 to 27 ms where this composes 25.6 "
+    "(AltriaSetsuna/speculative-decoding-empirical, whose GPUs are not stated); drafting steps are 40 ms",
+)
+
 RECIPES = (
     Recipe("llama-3.1-8b-h100", H100, LLAMA_8B, "Llama-3.1-8B", VLLM_010, (EAGLE3_LLAMA,), ngram=True),
     Recipe("qwen3-8b-h100", H100, QWEN_8B, "Qwen3-8B", VLLM_024, (_EAGLE3_QWEN,)),
@@ -159,5 +191,79 @@ RECIPES = (
     ),
     Recipe(
         "qwen3.5-27b-b200", B200, QWEN_27B, "Qwen3.5-27B", VLLM_024, _DRAFTS_27B, assumptions=(*_GDN, *_B200)
+    ),
+    Recipe("qwen3-32b-h100", H100, QWEN_32B, "Qwen3-32B", VLLM_024, (EAGLE3_32B,), rows=False),
+    Recipe(
+        "qwen3-32b-h100-tp2",
+        H100,
+        QWEN_32B,
+        "Qwen3-32B",
+        VLLM_024,
+        (EAGLE3_32B,),
+        split=Split(tp=2),
+        rows=False,
+        error=NOT_COMPARED,
+    ),
+    Recipe(
+        "qwen3-32b-a100-tp2",
+        A100_OWN,
+        QWEN_32B,
+        "Qwen3-32B",
+        VLLM_024,
+        (EAGLE3_32B,),
+        split=Split(tp=2),
+        rows=False,
+        assumptions=_A100_WIDE,
+        error=_CASE_12,
+    ),
+    Recipe(
+        "llama-3.1-70b-h100-tp4",
+        H100,
+        LLAMA_70B,
+        "Llama-3.1-70B",
+        VLLM_024,
+        (Draft("eagle3", "eagle", eagle3_head, "draft_configs/llama3-70B-ealge3.json", 8),),
+        split=Split(tp=4),
+        ngram=True,
+        rows=False,
+        error=NOT_COMPARED,
+    ),
+    Recipe(
+        "qwen3-30b-a3b-h100-tp2",
+        H100,
+        QWEN_30B,
+        "Qwen3-30B-A3B",
+        VLLM_024,
+        (EAGLE3_30B,),
+        max_tokens=2048,
+        split=Split(tp=2),
+        assumptions=_MOE,
+        rows=False,
+        error=NOT_COMPARED,
+    ),
+    Recipe(
+        "gpt-oss-120b-h100",
+        H100,
+        GPT_OSS,
+        "gpt-oss-120b",
+        VLLM_024,
+        (Draft("eagle3", "eagle", eagle3_head, "draft_configs/gpt-oss-120B-eagle3.json", 8),),
+        precision=MXFP4_EXPERTS,
+        assumptions=_MOE,
+        rows=False,
+        error=NOT_COMPARED,
+    ),
+    Recipe(
+        "deepseek-v3-h200-tp8-ep8",
+        H200,
+        DEEPSEEK,
+        "DeepSeek-V3",
+        VLLM_024,
+        (Draft("mtp", "mtp", deepseek_mtp_head, DEEPSEEK, 8, as_target=True),),
+        split=Split(tp=8, ep=8),
+        precision=FP8_BLOCK,
+        assumptions=(*_MOE, *_LATENT),
+        rows=False,
+        error=NOT_COMPARED,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calibrate.compose.attention import AttentionCost, attention_cost, sliding_terms
 from calibrate.compose.collectives import Link
@@ -14,6 +14,9 @@ from calibrate.datasheets import GPUS
 from calibrate.profile import Device, Term
 from calibrate.shapes import Attention, Sliding
 
+HEADS = 32
+"""Query heads of the model whose wide verify passes were timed (Llama-3.1-8B)."""
+
 DATASHEET = "NVIDIA datasheet, dense bf16, as in aiconfigurator systems/*.yaml (Apache-2.0)"
 
 
@@ -22,7 +25,7 @@ class Machine:
     """A device with the tables that describe it; ``table`` is its name in their file names.
 
     ``ops_bandwidth`` and ``attention_from`` say what is borrowed from another device;
-    ``ns_per_query_context`` (per layer) replaces the borrowed cost of wide verify passes.
+    ``ns_per_query_context`` (per layer of ``HEADS`` heads) replaces the cost of wide verify passes.
     """
 
     table: str
@@ -42,9 +45,10 @@ class Machine:
 
     def attention(self, folders: Folders, attention: Attention, ledger: Ledger) -> AttentionCost:
         """Attention of these heads here, scaled from another device where none was measured here."""
-        other = self.attention_from
+        other, wide = self.attention_from, self.ns_per_query_context * attention.heads / HEADS
         if other is None:
-            return attention_cost(folders, self.table, attention, ledger)
+            cost = attention_cost(folders, self.table, attention, ledger)
+            return cost.unpacked(wide) if wide else cost
         bandwidth = self.device.bandwidth_bytes_per_s / other.device.bandwidth_bytes_per_s
         compute = self.device.peak_flops_per_s / other.device.peak_flops_per_s
         why = (
@@ -52,7 +56,7 @@ class Machine:
             f"x{bandwidth:.3f} and peak x{compute:.3f}, floor unchanged"
         )
         cost = attention_cost(folders, other.table, attention, ledger)
-        return cost.scaled(bandwidth, compute, self.ns_per_query_context, why)
+        return cost.scaled(bandwidth, compute, wide, why)
 
 
 def _device(name: str, memory_gib: int, bandwidth: float, peak: float) -> Device:
@@ -79,6 +83,9 @@ A100 = Machine(
     attention_from=H100,
     ns_per_query_context=0.32,
 )
+A100_OWN = replace(A100, attention_from=None)
+"""A100 with its own attention table (FlashAttention 2, vLLM 0.14), which the flat folder lacks."""
+
 RTX_PRO_6000 = Machine(
     "rtx_pro_6000_server",
     GPUS["rtx-pro-6000"].device,

@@ -9,6 +9,7 @@ from calibrate.compose.devices import Machine
 from calibrate.compose.elementwise import elementwise_term
 from calibrate.compose.gdn import gdn_term
 from calibrate.compose.gemm import GemmTable, gemm_table
+from calibrate.compose.latent import PROJECTIONS, latent_terms
 from calibrate.compose.linear import head_term, linear_term, vidur_linear_term
 from calibrate.compose.moe import ROUTING, moe_term
 from calibrate.compose.precision import BF16, Precision
@@ -44,14 +45,14 @@ class Kernels:
         """The table for output heads, which stay in bf16."""
         return gemm_table(self.folders, self.machine.table, self.ledger)
 
-    def drafting(self, split: Split) -> Kernels:
-        """The same machine for a drafter's passes: its own split, bf16."""
-        return replace(self, split=split, precision=BF16, experts=None)
+    def drafting(self, split: Split, precision: Precision = BF16, experts: Moe | None = None) -> Kernels:
+        """The same machine for a drafter's passes: its own split, number formats and experts."""
+        return replace(self, split=split, precision=precision, experts=experts)
 
     def verify(self, shape: Shape, vidur_model: str = "") -> tuple[Term, ...]:
         """One forward pass of a target; its projections from Vidur when it measured the model."""
         return (
-            self._linear(shape, vidur_model),
+            *self._linear(shape, vidur_model),
             head_term(self.head, shape.head, "logits", self.ledger),
             *self._mixers(shape, verifies=True),
             *self._collectives(shape, "logits"),
@@ -60,7 +61,7 @@ class Kernels:
     def draft_next(self, shape: Shape) -> tuple[Term, ...]:
         """One draft pass with one token per sequence; one position per sequence is sampled."""
         return (
-            self._linear(shape),
+            *self._linear(shape),
             head_term(self.head, shape.head, "sequences", self.ledger),
             *self._mixers(shape, verifies=False),
             *self._collectives(shape, "sequences"),
@@ -71,16 +72,26 @@ class Kernels:
         once = (linear_term(self.gemm, shape.once, self.ledger, name="fuse"),) if shape.once else ()
         return (*once, *self.draft_next(shape))
 
-    def _linear(self, shape: Shape, vidur_model: str = "") -> Term:
+    def _linear(self, shape: Shape, vidur_model: str = "") -> tuple[Term, ...]:
         if not vidur_model:
-            return linear_term(self.gemm, shape.linears, self.ledger)
+            held = PROJECTIONS if shape.attention.latent else ()
+            linears = [linear for linear in shape.linears if linear.name not in held]
+            if self.precision.gemm == BF16.gemm:
+                return (linear_term(self.gemm, linears, self.ledger),)
+            routers = [linear for linear in linears if linear.name == "router"]
+            own = linear_term(self.gemm, [at for at in linears if at not in routers], self.ledger)
+            router = linear_term(self.head, routers, self.ledger, name="router")
+            return (own, router) if routers else (own,)
         gpu, tp = self.machine.ops.gpu, self.split.tp
-        return vidur_linear_term(self.folders, gpu, vidur_model, self.gemm, shape.linears, self.ledger, tp)
+        return (vidur_linear_term(self.folders, gpu, vidur_model, self.gemm, shape.linears, self.ledger, tp),)
 
     def _mixers(self, shape: Shape, *, verifies: bool) -> tuple[Term, ...]:
         """Attention, state and expert layers, and the small kernels between them."""
         folders, machine, ledger = self.folders, self.machine, self.ledger
-        attention = machine.attention(folders, shape.attention, ledger).terms(shape.attention)
+        if shape.attention.latent:
+            attention = latent_terms(folders, machine.table, shape.attention, self.precision.latent, ledger)
+        else:
+            attention = machine.attention(folders, shape.attention, ledger).terms(shape.attention)
         sliding = (
             ()
             if shape.sliding is None

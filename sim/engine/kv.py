@@ -46,8 +46,9 @@ class BlockPool:
 
 
 def block_bytes(profile: Profile, drafter: Drafter | None, block_size: int) -> float:
-    """KV bytes of ``block_size`` tokens in the target and the drafter."""
-    return block_size * sum(work.kv_bytes_per_token for work in _models(profile, drafter))
+    """KV bytes of ``block_size`` tokens in the target and the drafter, windowed layers apart."""
+    models = _models(profile, drafter)
+    return block_size * sum(work.kv_bytes_per_token - work.window_kv_bytes_per_token for work in models)
 
 
 def blocks_in_memory(profile: Profile, drafter: Drafter | None, block_size: int, utilization: float) -> int:
@@ -73,8 +74,15 @@ def blocks_in(memory_bytes: float, profile: Profile, drafter: Drafter | None, bl
 
 
 def state_blocks(profile: Profile, drafter: Drafter | None, block_size: int) -> int:
-    """Blocks' worth of memory that one sequence's recurrent state takes (hybrid models)."""
-    state = sum(work.state_bytes_per_sequence for work in _models(profile, drafter))
+    """Blocks' worth of memory that a sequence takes at any length.
+
+    Its recurrent state (hybrid models) and the full window of windowed layers, which give back what
+    falls out of it.
+    """
+    state = sum(
+        work.state_bytes_per_sequence + work.window_tokens * work.window_kv_bytes_per_token
+        for work in _models(profile, drafter)
+    )
     per_block = block_bytes(profile, drafter, block_size)
     return -int(-state // per_block) if per_block else 0
 

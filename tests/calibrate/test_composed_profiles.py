@@ -24,7 +24,7 @@ from calibrate.compose.checks import (
 )
 from calibrate.compose.evaluate import decode_shape, pass_ns
 from calibrate.compose.moe import moe_term
-from calibrate.compose.recipes import NAMES, compose
+from calibrate.compose.recipes import NAMES, compose, names_for
 from calibrate.compose.tables import Folders, Ledger
 from calibrate.profile import Profile, Term, dump_profile, load_profile
 from calibrate.shapes import Moe
@@ -53,6 +53,8 @@ def _passes(profile: Profile) -> dict[str, tuple[Term, ...]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_profile_is_what_its_recipe_composes(name: str, folders: Folders, shipped: Path) -> None:
+    if name not in names_for(folders):
+        pytest.skip("needs aiconfigurator-core (LEADLINE_AICONFIGURATOR) or LEADLINE_LLMSERVINGSIM")
     assert (shipped / f"{name}.json").read_text() == dump_profile(compose(name, folders))
 
 
@@ -60,7 +62,8 @@ def test_a_shipped_profile_is_what_its_recipe_composes(name: str, folders: Folde
 def test_a_shipped_profile_is_small_and_says_where_each_number_is_from(
     profile: Profile, shipped: Path
 ) -> None:
-    assert (shipped / f"{profile.name}.json").stat().st_size < 400_000
+    size = (shipped / f"{profile.name}.json").stat().st_size
+    assert size < (400_000 if profile.samples else 60_000)
     for terms in _passes(profile).values():
         assert all(term.source for term in terms)
     assert all(source.what for source in profile.sources)
@@ -68,7 +71,8 @@ def test_a_shipped_profile_is_small_and_says_where_each_number_is_from(
         tables = [source for source in profile.sources if source.file]
         assert tables
         assert all(len(source.sha256) == 64 and source.licence for source in tables)
-        assert {sample.source for sample in profile.samples} == {source.name for source in tables}
+        kept = {sample.source for sample in profile.samples}
+        assert kept == ({source.name for source in tables} if kept else set())
 
 
 @given(
@@ -81,7 +85,7 @@ def test_a_shipped_profile_is_small_and_says_where_each_number_is_from(
 def test_no_pass_of_a_shipped_profile_is_negative_or_undefined(
     profile: Profile, batch: int, width: int, context: int, chunk: int
 ) -> None:
-    shape = decode_shape(batch, context, width)
+    shape = decode_shape(batch, context, width, profile.target.work.window_tokens)
     shape["tokens"] += chunk
     shape["prefill_pairs"] = chunk * (context + chunk / 2)
     for name, terms in _passes(profile).items():

@@ -126,14 +126,18 @@ def test_a_large_mixture_has_its_published_counts(
     assert work.experts is not None
     assert work.parameters / 1e9 == pytest.approx(total, rel=1e-3)
     assert work.flops_per_token / 2e9 == pytest.approx(active, rel=3e-3)
-    assert work.kv_bytes_per_token / KIB == pytest.approx(kv_kib, abs=0.05)
+    unbounded = work.kv_bytes_per_token - work.window_kv_bytes_per_token
+    assert unbounded / KIB == pytest.approx(kv_kib, abs=0.05)
     assert work.experts.bytes_each / 2e6 == pytest.approx(expert_millions, abs=0.06)
 
 
-def test_a_sliding_window_is_a_state_of_128_tokens(folders: Folders) -> None:
+def test_windowed_layers_keep_128_tokens(folders: Folders) -> None:
     """gpt-oss-120b: 18 layers of 8 heads of 64 numbers, keys and values, bf16."""
     shape = from_config(_config(folders, "model_configs/openai--gpt-oss-120b"), "gpt-oss-120b")
-    assert shape.work().state_bytes_per_sequence == 128 * 18 * 2 * 8 * 64 * 2
+    work = shape.work()
+    assert work.window_tokens == 128
+    assert work.window_kv_bytes_per_token == 18 * 2 * 8 * 64 * 2
+    assert work.kv_bytes_per_token == 2 * work.window_kv_bytes_per_token
 
 
 def test_quantised_experts_shrink_the_weights_alone(folders: Folders) -> None:

@@ -60,3 +60,13 @@ def test_a_pool_that_does_not_balance_is_a_bug() -> None:
     pool.check_integrity(4)
     with pytest.raises(SimulationError):
         pool.check_integrity(3)
+
+
+def test_windowed_layers_take_their_window_and_no_more() -> None:
+    """Half of the bytes in layers that see 128 tokens: twice as many blocks, and the window of every sequence."""
+    work = QWEN.target.work.model_copy(
+        update={"window_tokens": 128, "window_kv_bytes_per_token": 32768.0, "state_bytes_per_sequence": 0.0}
+    )
+    half = QWEN.model_copy(update={"target": QWEN.target.model_copy(update={"work": work})})
+    assert blocks_in(1e9, half, None, 16) == int(1e9 / (16 * 32768))
+    assert state_blocks(half, None, 16) == 128 // 16
