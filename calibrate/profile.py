@@ -13,6 +13,8 @@ The variables of a shape (all counts are of one forward pass):
     context_tokens        KV tokens read, summed over decoding sequences
     query_context_tokens  query tokens x KV tokens, summed over decoding sequences
     prefill_pairs         query-key pairs of the prefill chunks: sum chunk * (prefix + chunk / 2)
+    wide_context_tokens   context_tokens of a pass in which some sequence has more than one token, else 0:
+                          FlashAttention 2 packs the query heads that share a KV head only where none has
 
 Layers whose attention reaches ``window_tokens`` back at most have three more. Each sums what its
 namesake does, with no query reading more than the window:
@@ -50,16 +52,9 @@ SCHEMA = "leadline.profile/1"
 
 Mark = Literal["measured", "composed", "analytic", "assumed"]
 Variable = Literal[
-    "tokens",
-    "sequences",
-    "logits",
-    "context_tokens",
-    "query_context_tokens",
-    "prefill_pairs",
-    "window_context_tokens",
-    "window_query_context_tokens",
-    "window_prefill_pairs",
-]
+    "tokens", "sequences", "logits", "context_tokens", "query_context_tokens", "prefill_pairs",
+    "wide_context_tokens", "window_context_tokens", "window_query_context_tokens", "window_prefill_pairs",
+]  # fmt: skip
 Counted = Literal["tokens", "sequences", "logits"]
 DrafterKind = Literal["draft_model", "eagle", "mtp", "parallel", "ngram"]
 
@@ -119,6 +114,11 @@ class Term(Frozen):
         return self
 
 
+def _windowed(*passes: tuple[Term, ...]) -> bool:
+    """Whether any term counts what windowed layers read."""
+    return any(name.startswith("window_") for terms in passes for term in terms for name in term.per_ns)
+
+
 class Target(Frozen):
     """The model that verifies. ``verify`` is one forward pass, prefill chunks included.
 
@@ -138,11 +138,10 @@ class Target(Frozen):
 
     @model_validator(mode="after")
     def _windows_are_known(self) -> Target:
-        passes = (self.verify, self.exact, self.eager_extra, self.piecewise_extra)
-        named = {name for terms in passes for term in terms for name in term.per_ns}
-        windowed = sorted(name for name in named if name.startswith("window_"))
-        if windowed and not self.work.window_tokens:
-            raise ValueError(f"{windowed[0]} needs work.window_tokens above 0")
+        if _windowed(self.verify, self.exact) and not self.work.window_tokens:
+            raise ValueError("a term over window_* needs work.window_tokens above 0")
+        if _windowed(self.accept, self.host, self.eager_extra, self.piecewise_extra):
+            raise ValueError("only verify has terms over window_*")
         return self
 
 
@@ -164,6 +163,14 @@ class Drafter(Frozen):
     exact: dict[Literal["first", "next"], tuple[Term, ...]] = Field(default_factory=dict)
     block_tokens: int = Field(default=0, ge=0)
     max_depth: int = Field(default=16, gt=0)
+
+    @model_validator(mode="after")
+    def _no_windows(self) -> Drafter:
+        if _windowed(self.first, self.next, *self.exact.values()):
+            raise ValueError(
+                "a drafter has no terms over window_*; the engine's draft_kv_tokens bounds its KV"
+            )
+        return self
 
 
 class Device(Frozen):

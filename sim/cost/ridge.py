@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calibrate.profile import Profile
-from sim.cost.step_cost import PassCost
+from sim.cost.passes import PassCost
 
 
 def ridge_tokens(profile: Profile) -> float | None:

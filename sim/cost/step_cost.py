@@ -1,113 +1,22 @@
-"""Profile -> StepCost: what one engine step takes, as dense tables looked up in the loop.
+"""Profile -> StepCost: what one engine step takes, looked up in the loop and priced for policies.
 
-A pass is a sum of terms (calibrate/profile.py). Curves over counts (tokens, sequences, logits)
-become dense tables, one entry per count; everything else is linear. A look-up costs well under
-1 us and adds the same numbers as the array form used for tables, policies and reports.
+A pass is a sum of terms (``sim.cost.passes``). What the engine does around it is stated by its habits, so
+that policies price what it will charge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrate.profile import Curve, Drafter, Profile, Term
+from calibrate.profile import Drafter, Profile
+from sim.cost.graphs import EAGER, FULL, PIECEWISE, GraphHabits, Graphs
+from sim.cost.passes import PassCost
 
 Float = NDArray[np.float64]
-COUNTS = ("tokens", "sequences", "logits")
-VARIABLES = (*COUNTS, "context_tokens", "query_context_tokens", "prefill_pairs")
-
-
-def tabulate(curve: Curve, size: int) -> Float:
-    """Nanoseconds at 0..size-1; zero work costs nothing, beyond the data the last slope goes on."""
-    x, ns = np.asarray(curve.x, float), np.asarray(curve.ns, float)
-    at = np.arange(size, dtype=float)
-    if curve.between == "step":
-        table = ns[np.minimum(np.searchsorted(x, at), len(x) - 1)]
-    else:
-        table = np.interp(at, x, ns)
-    if len(x) > 1:
-        slope = max(0.0, (ns[-1] - ns[-2]) / (x[-1] - x[-2]))
-        table = table + slope * np.maximum(at - x[-1], 0)
-    table[0] = 0.0
-    return table
-
-
-class PassCost:
-    """One pass's terms: a table per counted variable and a linear part.
-
-    ``size`` is one more than the largest count that will be asked for.
-    """
-
-    def __init__(self, terms: Sequence[Term], size: int) -> None:
-        self.terms = tuple(terms)
-        self.fixed = sum(term.fixed_ns for term in terms)
-        per = {v: sum(term.per_ns.get(v, 0.0) for term in terms) for v in VARIABLES}  # type: ignore[call-overload]
-        self.tables: dict[str, Float] = {v: per[v] * np.arange(size, dtype=np.float64) for v in COUNTS}
-        for term in terms:
-            if term.curve is not None:
-                self.tables[term.curve.over] = self.tables[term.curve.over] + tabulate(term.curve, size)
-        self.context, self.query_context, self.pairs = (
-            per["context_tokens"],
-            per["query_context_tokens"],
-            per["prefill_pairs"],
-        )
-        self._tokens: list[float] = self.tables["tokens"].tolist()
-        self._sequences: list[float] = self.tables["sequences"].tolist()
-        self._logits: list[float] = self.tables["logits"].tolist()
-
-    def ns(
-        self,
-        tokens: int,
-        sequences: int,
-        logits: int,
-        context: float = 0.0,
-        query_context: float = 0.0,
-        pairs: float = 0.0,
-    ) -> float:
-        """Nanoseconds of one pass over a shape of plain numbers."""
-        return (
-            self.fixed
-            + self._tokens[tokens]
-            + self._sequences[sequences]
-            + self._logits[logits]
-            + self.context * context
-            + self.query_context * query_context
-            + self.pairs * pairs
-        )
-
-    def ns_array(
-        self,
-        tokens: ArrayLike,
-        sequences: ArrayLike,
-        logits: ArrayLike,
-        context: ArrayLike = 0.0,
-        query_context: ArrayLike = 0.0,
-        pairs: ArrayLike = 0.0,
-    ) -> Float:
-        """The same for arrays (broadcast together)."""
-        return np.asarray(
-            self.fixed
-            + self.tables["tokens"][np.asarray(tokens)]
-            + self.tables["sequences"][np.asarray(sequences)]
-            + self.tables["logits"][np.asarray(logits)]
-            + self.context * np.asarray(context, float)
-            + self.query_context * np.asarray(query_context, float)
-            + self.pairs * np.asarray(pairs, float)
-        )
-
-
-def term_ns(term: Term, shape: Mapping[str, NDArray[np.int64]]) -> Float:
-    """Nanoseconds of one term over columns of shapes, for breakdowns."""
-    total = np.full(len(next(iter(shape.values()))), term.fixed_ns)
-    for variable, ns in term.per_ns.items():
-        total = total + ns * shape[variable]
-    if term.curve is not None:
-        counts = shape[term.curve.over]
-        total = total + tabulate(term.curve, int(counts.max(initial=0)) + 1)[counts]
-    return total
 
 
 @dataclass(frozen=True)
@@ -116,12 +25,29 @@ class DraftHabits:
 
     ``over_scheduled``: the first pass covers every token of the step, rejected ones too.
     ``idle_pass``: it is run at depth 0 as well. ``uniform``: further passes run for every
-    sequence while any of them goes on.
+    sequence while any of them goes on. ``kv_tokens``: the most KV that it reads of a sequence, 0
+    for all.
     """
 
     over_scheduled: bool = False
     idle_pass: bool = False
     uniform: bool = True
+    kv_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class StepHabits:
+    """What the engine does in every step, as far as a policy has to price it.
+
+    ``overlap_host``: host time hides behind the device. ``idle_rank_share`` of all steps run eagerly.
+    With a drafter loaded, a step at depth 0 costs ``depth_zero_ns`` and ``depth_zero_sequence_ns`` for
+    each sequence.
+    """
+
+    overlap_host: bool = False
+    idle_rank_share: float = 0.0
+    depth_zero_ns: int = 0
+    depth_zero_sequence_ns: int = 0
 
 
 class StepCost:
@@ -129,7 +55,7 @@ class StepCost:
 
     ``max_tokens`` is the largest step that the engine builds or a policy asks about;
     ``capture_sizes`` (tokens, rising) are the captured graph sizes to pad the target pass to,
-    empty for none. ``habits`` are the engine's, so that policies price what it will charge.
+    empty for none; ``graphs`` says more about them. ``habits`` and ``step`` are the engine's.
     """
 
     def __init__(
@@ -139,39 +65,64 @@ class StepCost:
         max_tokens: int,
         capture_sizes: Sequence[int] = (),
         habits: DraftHabits = DraftHabits(),
+        graphs: GraphHabits | None = None,
+        step: StepHabits = StepHabits(),
     ) -> None:
-        size = max_tokens + max([0, *capture_sizes]) + 2
+        captured = graphs or GraphHabits(sizes=tuple(capture_sizes))
+        widest = max(captured.depths, default=0) + 1 if captured.multiples else 0
+        size = max_tokens + max([widest, *captured.sizes]) + 2
         if drafter is not None:
             size += max_tokens * drafter.block_tokens
-        self.profile, self.drafter, self.habits = profile, drafter, habits
+        self.profile, self.drafter, self.habits, self.step = profile, drafter, habits, step
         self.max_tokens = max_tokens
         self.verify = PassCost(profile.target.verify, size)
         self.accept = PassCost(profile.target.accept, size)
         self.host = PassCost(profile.target.host, size)
         self.eager = PassCost(profile.target.eager_extra, size)
+        self.piecewise = PassCost(profile.target.piecewise_extra, size)
         self.first = PassCost(drafter.first if drafter else (), size)
         self.next = PassCost(drafter.next if drafter else (), size)
         self.block_tokens = drafter.block_tokens if drafter else 0
         self.sequential = drafter is not None and bool(drafter.next)
-        self.largest_graph = max(capture_sizes, default=0)
-        self.padded_array = _padding(capture_sizes, size)
-        self._padded = self.padded_array.tolist()
+        self.graphs = Graphs(captured, size)
+        self.largest_graph, self.padded_array = self.graphs.largest, self.graphs.padded_array
+        self.window_tokens = profile.target.work.window_tokens if any(self.verify.windowed) else 0
+        self.draft_window = habits.kv_tokens if drafter is not None else 0
 
-    def padded(self, tokens: int) -> int:
-        """Step tokens after padding to the captured size."""
-        return self._padded[tokens]  # type: ignore[no-any-return]
+    def launch(self, tokens: int, depth: int) -> tuple[int, int]:
+        """How a step's target pass is launched, and its padded tokens (``sim.cost.graphs``).
 
-    def misses_graph(self, tokens: int) -> bool:
-        """Whether a step is larger than every captured graph."""
-        return tokens > self.largest_graph > 0
+        ``depth`` is that of a uniform decode batch, or ``MIXED``.
+        """
+        graphs = self.graphs
+        if graphs.plain:
+            return (EAGER if tokens > graphs.largest > 0 else FULL), graphs.padded[tokens]
+        return graphs.of(tokens, depth)
 
     def verify_ns(
-        self, tokens: int, sequences: int, logits: int, context: int, query_context: int, pairs: int
+        self,
+        tokens: int,
+        sequences: int,
+        logits: int,
+        context: int,
+        query_context: int,
+        pairs: int,
+        launch: tuple[int, int] | None = None,
+        window: tuple[int, int, int] | None = None,
     ) -> int:
-        """One target pass, rounded to whole nanoseconds."""
-        ns = self.verify.ns(self._padded[tokens], sequences, logits, context, query_context, pairs)
-        if tokens > self.largest_graph > 0:
-            ns += self.eager.ns(tokens, sequences, logits, context, query_context, pairs)
+        """One target pass, rounded to whole nanoseconds.
+
+        ``launch`` is by default that of a uniform decode batch; ``window`` what windowed layers read.
+        """
+        graph, padded = launch or self.launch(tokens, tokens // max(sequences, 1) - 1)
+        ns = self.verify.ns(padded, sequences, logits, context, query_context, pairs)
+        if graph != FULL:
+            extra = self.eager if graph == EAGER else self.piecewise
+            ns += extra.ns(tokens, sequences, logits, context, query_context, pairs)
+        if self.verify.wide and tokens > sequences:
+            ns += self.verify.wide * context
+        if window is not None:
+            ns += float(self.verify.window_ns(window))
         return round(ns)
 
     def draft_ns(
@@ -190,6 +141,8 @@ class StepCost:
         """
         tokens = first_tokens + sequences * self.block_tokens
         ns = self.first.ns(tokens, sequences, sequences, context, query_context, pairs)
+        if self.first.wide and first_tokens > sequences:
+            ns += self.first.wide * context
         if self.sequential:
             for passes, rows, read in further:
                 ns += passes * self.next.ns(rows, rows, rows, read, read)
@@ -211,13 +164,61 @@ class StepCost:
         return np.where((np.asarray(drafts) > 0) | self.habits.idle_pass, ns, 0.0)
 
     def target_ns(self, tokens: ArrayLike, sequences: ArrayLike, context: float) -> Float:
-        """Target pass, sampling and host time of a decode-only step of ``tokens`` tokens."""
+        """Target pass, sampling and host time of a decode-only step of ``tokens`` tokens.
+
+        Tokens count as spread evenly over the sequences, and so does the context.
+        """
         t, n = np.asarray(tokens), np.asarray(sequences)
+        device = self._launched_ns(t, n, context)
+        if self.step.idle_rank_share:
+            share = self.step.idle_rank_share
+            device = (1 - share) * device + share * self._eager_ns(t, n, context)
+        if not (self.step.overlap_host or self.step.depth_zero_ns or self.step.depth_zero_sequence_ns):
+            return device + self.accept.ns_array(t, n, t) + self.host.ns_array(t, n, t)
+        device = device + self.accept.ns_array(t, n, t)
+        host = self.host.ns_array(t, n, t)
+        if self.drafter is not None:
+            idle = self.step.depth_zero_ns + self.step.depth_zero_sequence_ns * n
+            host = host + np.where(t == n, idle, 0)
+        return np.maximum(device, host) if self.step.overlap_host else device + host
+
+    def _launched_ns(self, t: NDArray[np.int64], n: NDArray[np.int64], context: float) -> Float:
+        """Target pass as the engine launches it."""
+        if self.graphs.plain:
+            padded, eager = self.padded_array[t], (t > self.largest_graph) & (self.largest_graph > 0)
+        else:
+            graph, padded = self.graphs.of_decodes(t, n)
+            eager = graph == EAGER
         read = context * t / np.maximum(n, 1)
-        ns = self.verify.ns_array(self.padded_array[t], n, t, context, read)
-        eager = self.eager.ns_array(t, n, t, context, read)
-        ns = ns + np.where((t > self.largest_graph) & (self.largest_graph > 0), eager, 0.0)
-        return ns + self.accept.ns_array(t, n, t) + self.host.ns_array(t, n, t)
+        ns = self.verify.ns_array(padded, n, t, context, read) + self.verify.wide_ns(t, n, context)
+        ns = ns + np.where(eager, self.eager.ns_array(t, n, t, context, read), 0.0)
+        if not self.graphs.plain:
+            ns = ns + np.where(graph == PIECEWISE, self.piecewise.ns_array(t, n, t, context, read), 0.0)
+        return ns + self._window_ns(t, n, context) if self.window_tokens else ns
+
+    def _eager_ns(self, t: NDArray[np.int64], n: NDArray[np.int64], context: float) -> Float:
+        """Target pass that misses its graph."""
+        shape = (t, n, t, context, context * t / np.maximum(n, 1))
+        ns = self.verify.ns_array(*shape) + self.eager.ns_array(*shape) + self.verify.wide_ns(t, n, context)
+        return ns + self._window_ns(t, n, context) if self.window_tokens else ns
+
+    def _window_ns(self, t: NDArray[np.int64], n: NDArray[np.int64], context: float) -> Float:
+        """Part of windowed layers."""
+        near = np.minimum(context, n * self.window_tokens)
+        return self.verify.window_ns((near, near * t / np.maximum(n, 1), 0.0))
+
+    @property
+    def bends(self) -> bool:
+        """Whether times are not straight lines over context."""
+        return bool(self.window_tokens or self.draft_window or self.step.overlap_host)
+
+    def knee(self, sequences: int) -> int:
+        """Context tokens of a batch beyond which its costs are straight lines; 0: they are everywhere."""
+        return sequences * max(self.window_tokens, self.draft_window)
+
+    def _near(self, context: float, sequences: int) -> float:
+        """Context that the drafter reads."""
+        return min(context, sequences * self.draft_window) if self.draft_window else context
 
     def first_ns(self, drafts: ArrayLike, emitted: ArrayLike, sequences: int, context: float) -> Float:
         """Drafter's first pass after a step of ``drafts`` draft tokens that emitted ``emitted``.
@@ -227,22 +228,14 @@ class StepCost:
         """
         n = sequences
         tokens = n + np.asarray(drafts) if self.habits.over_scheduled else np.asarray(emitted)
-        read = context * tokens / max(n, 1)
-        return self.first.ns_array(tokens + n * self.block_tokens, n, n, context, read)
+        near = self._near(context, n)
+        read = near * tokens / max(n, 1)
+        wide = self.first.wide_ns(tokens, n, near)
+        return self.first.ns_array(tokens + n * self.block_tokens, n, n, near, read) + wide
 
     def further_ns(self, sequences: int, depth: ArrayLike, context: float) -> Float:
         """Drafter's passes beyond the first, when all sequences go to ``depth``."""
         n = sequences
-        one = float(self.next.ns(n, n, n, context, context)) if self.sequential else 0.0
+        near = self._near(context, n)
+        one = float(self.next.ns(n, n, n, near, near)) if self.sequential else 0.0
         return np.asarray(np.maximum(np.asarray(depth) - 1, 0) * one, dtype=np.float64)
-
-
-def _padding(capture_sizes: Sequence[int], size: int) -> NDArray[np.int64]:
-    """Padded size of every token count; counts beyond the largest capture keep their own."""
-    at = np.arange(size)
-    sizes = np.asarray(sorted(capture_sizes), dtype=np.int64)
-    if not len(sizes):
-        return at
-    slot = np.searchsorted(sizes, at)
-    padded = sizes[np.minimum(slot, len(sizes) - 1)]
-    return np.where((at > sizes[-1]) | (at == 0), at, padded)

@@ -2,9 +2,10 @@
 
 Counted, not timed: every token of a pass costs 2 FLOPs per active parameter and attention; every
 pass reads the weights once (of routed experts, those that its tokens touch when routing is
-uniform: E (1 - (1 - k/E)^n), MoESD, arXiv 2505.19645), reads the KV of its sequences and writes
-that of its tokens, reads one recurrent state per sequence and writes one per verified position.
-Padding, activations and prefill's re-reading of its own prefix are left out.
+uniform: E (1 - (1 - k/E)^n), MoESD, arXiv 2505.19645), reads the KV of its sequences (of windowed
+layers what lies in the window) and writes that of its tokens, reads one recurrent state per
+sequence and writes one per verified position. Padding, activations and prefill's re-reading of its
+own prefix are left out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ def step_flops(steps: Columns, profile: Profile, drafter: Drafter | None) -> Flo
     work = profile.target.work
     pairs = steps["query_context_tokens"] + steps["prefill_pairs"]
     flops = work.flops_per_token * steps["tokens"] + work.attention_flops_per_query_context * pairs
+    if work.window_attention_flops_per_query_context and "window_prefill_pairs" in steps:
+        near = steps["window_query_context_tokens"] + steps["window_prefill_pairs"]
+        flops = flops - work.window_attention_flops_per_query_context * (pairs - near)
     if drafter is not None and drafter.work is not None:
         own = drafter.work
         flops = flops + own.flops_per_token * draft_tokens(steps, drafter)
@@ -38,6 +42,9 @@ def step_bytes(steps: Columns, profile: Profile, drafter: Drafter | None) -> Flo
     moved = weight_bytes(work, steps["tokens"]) + work.kv_bytes_per_token * (
         steps["context_tokens"] + steps["tokens"]
     )
+    if work.window_kv_bytes_per_token and "window_context_tokens" in steps:
+        beyond = steps["context_tokens"] - steps["window_context_tokens"]
+        moved = moved - work.window_kv_bytes_per_token * beyond
     moved = moved + work.state_bytes_per_sequence * (
         steps["sequences"] + np.maximum(steps["logits"], steps["sequences"])
     )

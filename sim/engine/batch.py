@@ -32,7 +32,9 @@ PROMPT: Final = 15  # prompt tokens
 FIRST: Final = 16  # when it emitted its first token, ns; -1 before
 HOLED: Final = 17  # 1 once its drafter's KV misses a step
 CACHED: Final = 18  # its first KV blocks whose content is cached
-ROWS: Final = 19
+SENT: Final = 19  # tokens at its last streamed chunk; only where chunks hold several steps' tokens
+PADS: Final = 20  # of its drafts, those that fill it up to the step's largest depth
+ROWS: Final = 21
 
 
 @dataclass(slots=True)
@@ -52,6 +54,7 @@ class Sequence:
     scheduled_ns: int = -1
     first_token_ns: int = -1
     last_emit_ns: int = -1
+    sent_tokens: int = 0
     preemptions: int = 0
     rounds: int = 0
     drafted: int = 0
@@ -157,6 +160,8 @@ class RunningBatch:
             sequence.first_token_ns,
             0,
             cached,
+            sequence.sent_tokens,
+            0,
         )
         self.live[sequence.request] = sequence
         self.n = i + 1
@@ -167,7 +172,7 @@ class RunningBatch:
         sequence = self.live.pop(column[REQUEST])
         sequence.produced = column[TOKENS] - sequence.prompt_tokens
         sequence.rounds, sequence.drafted, sequence.accepted = column[ROUNDS : ACCEPTED + 1]
-        sequence.last_emit_ns = column[LAST_EMIT]
+        sequence.last_emit_ns, sequence.sent_tokens = column[LAST_EMIT], column[SENT]
         self.a[:, index : self.n - 1] = self.a[:, index + 1 : self.n]
         self.n -= 1
         return sequence

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from sim.cost.graphs import GraphMode
 from sim.units import Config
 
 
@@ -44,6 +45,57 @@ class Behaviour(Config):
         description="drafters that read hidden states have the last cached block computed anew"
     )
     capture_sizes: tuple[int, ...] = Field(description="captured graph sizes in tokens; none: exact size")
+    graphs: GraphMode = Field(
+        description=(
+            "graph mode of the target pass, as vLLM names it: a uniform decode batch may run in one "
+            "graph while mixed steps run in pieces; beyond the largest size it runs eagerly "
+            "(vllm/v1/cudagraph_dispatcher.py)"
+        )
+    )
+    varying_depth_graphs: Literal["kept", "piecewise"] = Field(
+        description=(
+            "a policy that varies the depth has full graphs for every depth (vLLM's Model Runner V2, "
+            "SGLang), or loses them (vLLM V1: vllm/config/vllm.py overrides the mode)"
+        )
+    )
+    capture_multiples: bool = Field(
+        description=(
+            "captured sizes are rounded up to whole sequences of depth + 1 tokens "
+            "(vllm/config/compilation.py, adjust_cudagraph_sizes_for_spec_decode)"
+        )
+    )
+    overlap_host: bool = Field(
+        description=(
+            "the host prepares a step while the one before it runs on the device "
+            "(vllm/v1/core/sched/async_scheduler.py; SGLang's overlap scheduler)"
+        )
+    )
+    stale_decisions: int = Field(
+        ge=0,
+        le=16,
+        description=(
+            "steps by which the batch and the outcomes that depths are chosen from lag behind; "
+            "asynchronous scheduling: 1"
+        ),
+    )
+    pad_depths: bool = Field(
+        description=(
+            "every sequence verifies as many drafts as the deepest; those nobody proposed are never "
+            "accepted (SGLang, TensorRT-LLM)"
+        )
+    )
+    drafter_limit_stops_all: bool = Field(
+        description=(
+            "a sequence that outgrows drafter_max_model_len ends drafting for the whole batch, not for "
+            "itself alone; under dummy_drafts all carry dummies instead"
+        )
+    )
+    checkpoint_states: bool = Field(
+        description=(
+            "a hybrid model keeps one recurrent state per verified position in memory, beside its own "
+            "(vllm/v1/kv_cache_interface.py, MambaSpec.num_speculative_blocks)"
+        )
+    )
 
 
 class BehaviourSettings(Config):
@@ -63,3 +115,11 @@ class BehaviourSettings(Config):
     prefix_caching: bool | None = None
     drop_last_hit: bool | None = None
     capture_sizes: tuple[int, ...] | None = None
+    graphs: GraphMode | None = None
+    varying_depth_graphs: Literal["kept", "piecewise"] | None = None
+    capture_multiples: bool | None = None
+    overlap_host: bool | None = None
+    stale_decisions: int | None = Field(default=None, ge=0, le=16)
+    pad_depths: bool | None = None
+    drafter_limit_stops_all: bool | None = None
+    checkpoint_states: bool | None = None

@@ -29,6 +29,35 @@ class EngineConfig(BehaviourSettings):
     long_prefill_token_threshold: int = Field(
         default=0, ge=0, description="largest prefill chunk; 0: no limit"
     )
+    drafter_max_model_len: int | None = Field(
+        default=None, ge=2, description="longest context that the drafter can read; default: max_model_len"
+    )
+    draft_kv_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="most KV tokens of a sequence that a drafter pass reads (MagicDec); 0: no limit",
+    )
+    idle_rank_share: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="share of steps that run eagerly as another data-parallel rank has nothing to run",
+    )
+    stream_interval: int = Field(
+        default=1, ge=1, description="tokens per streamed chunk; the first token is sent at once"
+    )
+    grammar_overhead: DurationNs = Field(
+        default=0, description="host time per step and sequence of a structured class"
+    )
+    grammar_overhead_per_draft: DurationNs = Field(
+        default=0, description="host time per draft verified for a sequence of a structured class"
+    )
+    depth_zero_overhead: DurationNs = Field(
+        default=0, description="host time of a decode step without drafts when a drafter is loaded"
+    )
+    depth_zero_overhead_per_sequence: DurationNs = Field(
+        default=0, description="the same, for each decoding sequence"
+    )
     sampling: Literal["greedy", "T=1"] | None = Field(
         default=None, description="how tokens are sampled; a profile measured otherwise is warned of"
     )

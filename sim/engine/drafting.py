@@ -13,6 +13,7 @@ from sim.engine.batch import (
     END,
     FIRST,
     GRANTED,
+    PADS,
     POINTER,
     PROMPT,
     REQUEST,
@@ -20,7 +21,8 @@ from sim.engine.batch import (
     Int64,
 )
 from sim.engine.behaviour import Behaviour
-from sim.engine.plan import Plan
+from sim.engine.late import Late
+from sim.engine.plan import Plan, Reads
 from sim.engine.scheduler import Scheduler
 from sim.errors import InputError
 from sim.policies.base import Batch, Depths, Policy, Tree
@@ -55,11 +57,16 @@ class Drafting:
         behaviour: Behaviour,
         max_depth: int,
         tpot_limits_ns: tuple[int, ...] = (),
+        drafter_limit: int | None = None,
     ) -> None:
         self.scheduler, self.batch, self.cost, self.policy = scheduler, scheduler.batch, cost, policy
         self.behaviour, self.tree = behaviour, scheduler.arena.tree
         self.max_depth = max_depth if self.tree is None else min(max_depth, self.tree.nodes)
-        self.may_overrun = behaviour.dummy_drafts and scheduler.reaches_limit and policy.drafts
+        self.limit = min(scheduler.max_model_len, drafter_limit or scheduler.max_model_len)
+        bounded = self.limit < scheduler.max_model_len
+        self.may_overrun = behaviour.dummy_drafts and policy.drafts and (scheduler.reaches_limit or bounded)
+        self.may_outgrow = bounded and not behaviour.dummy_drafts
+        self.late = Late(behaviour.stale_decisions) if behaviour.stale_decisions else None
         self.tpot_limits_ns = np.array(tpot_limits_ns or (0,), dtype=np.int64)
 
     def overruns(self) -> bool:
@@ -70,7 +77,7 @@ class Drafting:
         if not self.may_overrun:
             return False
         beyond = max(self.max_depth, self.scheduler.lookahead)
-        return self.scheduler.longest() + beyond > self.scheduler.max_model_len
+        return self.scheduler.longest() + beyond > self.limit
 
     def carry_dummies(self, survivors: Int64 | None) -> None:
         """Give the survivors drafts of full depth that no target accepts, as vLLM does unasked."""
@@ -87,6 +94,10 @@ class Drafting:
             return 0
         view = self._view(plan, survivors, now)
         depths = self._checked(self.policy.draft_depths(view), view)
+        if self.late is not None:
+            depths = self.late.answer(view.request, depths)
+        if self.may_outgrow:
+            depths = self._within_drafter(depths, view.context_tokens)
         if not self.behaviour.draft_past_end:
             depths = self._before_end(depths, self._rows(END, survivors) - view.context_tokens - 1)
         found = self.scheduler.arena.found
@@ -97,6 +108,13 @@ class Drafting:
             depths, carried = self._trimmed(view, depths, survivors)
         self._carry(carried, survivors)
         return depths
+
+    def _within_drafter(self, depths: Depths, tokens: Int64) -> Depths:
+        """Drafts that the drafter's own context has room for: cut by sequence, or none for anybody."""
+        room = np.maximum(self.limit - tokens, 0)
+        if self.behaviour.drafter_limit_stops_all:
+            return 0 if np.any(room < depths) else depths
+        return self._before_end(depths, room)
 
     def _before_end(self, depths: Depths, wanted: Int64) -> Depths:
         """Chains cut to what is still wanted; a tree is dropped where nothing is."""
@@ -131,11 +149,19 @@ class Drafting:
     def _carry(self, depths: Depths, survivors: Int64 | None) -> None:
         """Set the drafts of the survivors; whoever else was in the step carries none."""
         a, n = self.batch.a, self.batch.n
+        if self.behaviour.pad_depths:
+            depths = self._padded(depths, survivors)
         if survivors is None:
             a[DRAFT, :n] = depths
             return
         a[DRAFT, :n][a[GRANTED, :n] > 0] = 0
         a[DRAFT, survivors] = depths
+
+    def _padded(self, depths: Depths, survivors: Int64 | None) -> int:
+        """The largest of the depths, what each sequence lacks of it noted as its pads."""
+        most = int(np.max(depths, initial=0))
+        self.batch.a[PADS, : self.batch.n if survivors is None else survivors] = most - depths
+        return most
 
     def _rows(self, row: int, survivors: Int64 | None) -> Int64:
         values = self.batch.a[row, : self.batch.n]
@@ -188,7 +214,7 @@ class Drafting:
         if plan.sequences == 0:
             return Drafted()
         rows, context, further = self._passes(plan, survivors, depths, depth)
-        over, query_context = plan.tokens, plan.query_context
+        over, query_context = plan.tokens, (plan.drafter or plan).query_context
         if self.behaviour.draft_pass_over == "emitted":
             kept = int(emitted.sum()) - (len(emitted) - plan.decodes)
             over, query_context = kept + plan.prefill_tokens, context * kept // max(rows, 1)
@@ -208,21 +234,27 @@ class Drafting:
         self, plan: Plan, survivors: Int64 | None, depths: Depths, depth: int
     ) -> tuple[int, int, Passes]:
         """Rows and decode KV tokens of the drafter's first pass, and the passes after it."""
+        near: Plan | Reads = plan.drafter or plan
         if self.behaviour.draft_for_finished:
-            rows, context = plan.sequences, plan.context
+            rows, context = plan.sequences, near.context
         else:
-            kept = self._rows(TOKENS, survivors)
+            kept = self._read(survivors)
             rows, context = len(kept), int(kept.sum())
         if self.tree is not None:
             return rows, context, self._tree_passes(plan, survivors, depths, self.tree)
         if not self.cost.sequential or depth <= 1 or not rows:
             return rows, context, ()
         if isinstance(depths, int) or self.behaviour.draft_uniformly:
-            read = plan.kv_tokens if self.behaviour.draft_for_finished else context
+            read = near.kv_tokens if self.behaviour.draft_for_finished else context
             return rows, context, ((depth - 1, rows, read),)
-        tokens = self._rows(TOKENS, survivors)
+        tokens = self._read(survivors)
         reach = [depths > level for level in range(1, depth)]
         return rows, context, tuple((1, int(r.sum()), int(tokens[r].sum())) for r in reach)
+
+    def _read(self, survivors: Int64 | None) -> Int64:
+        """KV tokens that a pass of the drafter reads of each sequence."""
+        tokens, most = self._rows(TOKENS, survivors), self.cost.draft_window
+        return np.minimum(tokens, most) if most else tokens
 
     def _tree_passes(self, plan: Plan, survivors: Int64 | None, depths: Depths, tree: Tree) -> Passes:
         """Passes after the first, each over ``width`` nodes of every sequence that gets a tree.
@@ -231,10 +263,10 @@ class Drafting:
         """
         if not self.cost.sequential or tree.depth <= 1 or not np.any(depths):
             return ()
-        tokens = self._rows(TOKENS, survivors)
+        tokens = self._read(survivors)
         rows, context = len(tokens), int(tokens.sum())
         if self.behaviour.draft_for_finished:
-            rows, context = plan.sequences, plan.kv_tokens
+            rows, context = plan.sequences, (plan.drafter or plan).kv_tokens
         if not (isinstance(depths, int) or self.behaviour.draft_uniformly):
             rows, context = int(np.count_nonzero(depths)), int(tokens[depths > 0].sum())
         return ((tree.depth - 1, tree.width * rows, tree.width * context),)

@@ -6,8 +6,7 @@ from array import array
 
 import numpy as np
 
-from sim.cost.step_cost import StepCost
-from sim.engine.batch import FIRST, FRESH, LAST_EMIT, REQUEST, Int64, Sequence
+from sim.engine.batch import END, FIRST, FRESH, LAST_EMIT, REQUEST, SENT, TOKENS, Int64, Sequence
 from sim.engine.drafting import Drafted
 from sim.engine.plan import Plan
 from sim.engine.scheduler import Scheduler
@@ -18,12 +17,15 @@ class Journal:
     """The records of one replica.
 
     ``gaps`` pools (gap in ns, how often, when) over all requests. ``keep_steps`` can be turned off
-    when nobody will read them.
+    when nobody will read them. ``more`` names step columns that only some engines or models have.
+    A chunk holds ``stream_interval`` tokens or more, but for a request's first and last.
     """
 
-    def __init__(self, scheduler: Scheduler, keep_steps: bool) -> None:
-        self.scheduler, self.keep_steps = scheduler, keep_steps
-        self.requests, self.steps = Table(REQUEST_COLUMNS), Table(STEP_COLUMNS)
+    def __init__(
+        self, scheduler: Scheduler, keep_steps: bool, more: tuple[str, ...] = (), stream_interval: int = 1
+    ) -> None:
+        self.scheduler, self.keep_steps, self.interval = scheduler, keep_steps, stream_interval
+        self.requests, self.steps = Table(REQUEST_COLUMNS), Table((*STEP_COLUMNS, *more))
         self.gaps = array("q")
         self._aligned = True
 
@@ -31,6 +33,9 @@ class Journal:
         """Note when chunks were streamed: gaps since each sequence's last one, first tokens."""
         batch = self.scheduler.batch
         last = batch.a[LAST_EMIT, : batch.n]
+        if self.interval > 1:
+            self._stamp_chunks(np.arange(batch.n) if plan.emitters is None else plan.emitters, end)
+            return
         if plan.emitters is None:
             if self._aligned:
                 self.gaps.extend((end - int(last[0]), batch.n, end))
@@ -44,6 +49,18 @@ class Journal:
         last[at] = end
         self._first_tokens(at, end)
         self._aligned = len(at) + self.scheduler.prefilling == batch.n
+
+    def _stamp_chunks(self, emitters: Int64, end: int) -> None:
+        """Stream what was held back where it makes a chunk: enough tokens, or the first or last of all.
+
+        As vllm/v1/engine/output_processor.py does under ``--stream-interval`` (0.32).
+        """
+        a = self.scheduler.batch.a
+        tokens, last = a[TOKENS, emitters], a[LAST_EMIT, emitters]
+        due = (last < 0) | (tokens - a[SENT, emitters] >= self.interval) | (tokens >= a[END, emitters])
+        self._note_gaps(end - last[due & (last >= 0)], end)
+        a[LAST_EMIT, emitters[due]], a[SENT, emitters[due]] = end, tokens[due]
+        self._first_tokens(emitters, end)
 
     def _note_gaps(self, gaps: Int64, end: int) -> None:
         values, counts = np.unique(gaps, return_counts=True)
@@ -91,42 +108,42 @@ class Journal:
         start: int,
         target_ns: tuple[int, int, int],
         draft: Drafted,
-        cost: StepCost,
+        launch: tuple[int, int],
+        more: tuple[int, ...] = (),
     ) -> None:
-        """Append the row of a step."""
+        """Append the row of a step; ``launch`` is its graph and its padded tokens."""
         if not self.keep_steps:
             return
         verify_ns, accept_ns, host_ns = target_ns
-        drafted = plan.logits - len(plan.verified)
-        self.steps.append(
-            StepRow(
-                start_ns=start,
-                end_ns=start + verify_ns + accept_ns + host_ns + draft.ns,
-                sequences=plan.sequences,
-                decodes=plan.decodes,
-                tokens=plan.tokens,
-                logits=plan.logits,
-                context_tokens=plan.context,
-                query_context_tokens=plan.query_context,
-                prefill_tokens=plan.prefill_tokens,
-                prefill_pairs=plan.prefill_pairs,
-                drafted=drafted,
-                accepted=int(np.add.reduce(accepted)),
-                emitted=int(np.add.reduce(emitted)),
-                depth=int(np.maximum.reduce(plan.verified)) if drafted else 0,
-                next_depth=draft.depth,
-                draft_passes=draft.passes,
-                draft_first_tokens=draft.first_tokens,
-                draft_next_tokens=draft.next_tokens,
-                draft_context_tokens=draft.context,
-                verify_ns=verify_ns,
-                accept_ns=accept_ns,
-                draft_ns=draft.ns,
-                host_ns=host_ns,
-                waiting=len(self.scheduler.waiting),
-                kv_blocks=self.scheduler.pool.held,
-                preempted=len(self.scheduler.preempted),
-                graph=int(not cost.misses_graph(plan.tokens)),
-                padded_tokens=cost.padded(plan.tokens),
-            )
+        drafted = plan.logits - len(plan.verified) - plan.pads
+        row = StepRow(
+            start_ns=start,
+            end_ns=start + verify_ns + accept_ns + host_ns + draft.ns,
+            sequences=plan.sequences,
+            decodes=plan.decodes,
+            tokens=plan.tokens,
+            logits=plan.logits,
+            context_tokens=plan.context,
+            query_context_tokens=plan.query_context,
+            prefill_tokens=plan.prefill_tokens,
+            prefill_pairs=plan.prefill_pairs,
+            drafted=drafted,
+            accepted=int(np.add.reduce(accepted)),
+            emitted=int(np.add.reduce(emitted)),
+            depth=int(np.maximum.reduce(plan.verified)) if drafted else 0,
+            next_depth=draft.depth,
+            draft_passes=draft.passes,
+            draft_first_tokens=draft.first_tokens,
+            draft_next_tokens=draft.next_tokens,
+            draft_context_tokens=draft.context,
+            verify_ns=verify_ns,
+            accept_ns=accept_ns,
+            draft_ns=draft.ns,
+            host_ns=host_ns,
+            waiting=len(self.scheduler.waiting),
+            kv_blocks=self.scheduler.pool.held,
+            preempted=len(self.scheduler.preempted),
+            graph=launch[0],
+            padded_tokens=launch[1],
         )
+        self.steps.append((*row, *more) if more else row)

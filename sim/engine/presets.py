@@ -31,6 +31,14 @@ PRESETS: Final[dict[PresetName, Behaviour]] = {
         prefix_caching=False,
         drop_last_hit=False,
         capture_sizes=(),
+        graphs="full",
+        varying_depth_graphs="kept",
+        capture_multiples=False,
+        overlap_host=False,
+        stale_decisions=0,
+        pad_depths=False,
+        drafter_limit_stops_all=False,
+        checkpoint_states=False,
     ),
     "vllm_v1": Behaviour(
         draft_at_depth_zero=True,
@@ -49,5 +57,17 @@ PRESETS: Final[dict[PresetName, Behaviour]] = {
         prefix_caching=False,
         drop_last_hit=True,
         capture_sizes=VLLM_CAPTURE_SIZES,
+        # vLLM's default is full_and_piecewise, piecewise at varying depth; both cost the same where a profile
+        # has no piecewise_extra.
+        graphs="full",
+        varying_depth_graphs="kept",
+        # On in vLLM with full graphs. Off here: it pads every step of the recorded comparisons anew.
+        capture_multiples=False,
+        # On by default in vLLM; composed profiles state the host time that is left to see.
+        overlap_host=False,
+        stale_decisions=0,
+        pad_depths=False,
+        drafter_limit_stops_all=False,
+        checkpoint_states=False,
     ),
 }

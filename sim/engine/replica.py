@@ -13,13 +13,16 @@ from collections.abc import Callable, Generator
 import numpy as np
 import simpy
 
+from sim.cost.graphs import EAGER, MIXED
 from sim.cost.step_cost import StepCost
 from sim.engine.batch import (
     ACCEPTED,
     COMPUTED,
+    DRAFT,
     DRAFTED,
     END,
     GRANTED,
+    PADS,
     POINTER,
     REQUEST,
     ROUNDS,
@@ -27,21 +30,26 @@ from sim.engine.batch import (
     Int64,
     Sequence,
 )
-from sim.engine.behaviour import Behaviour
+from sim.engine.config import EngineConfig
 from sim.engine.drafting import Drafted, Drafting
 from sim.engine.holes import Holes
+from sim.engine.host import Host
 from sim.engine.journal import Journal
-from sim.engine.plan import Plan, decode_plan, mixed_plan
+from sim.engine.plan import Plan, decode_plan, mixed_plan, reads_within
 from sim.engine.scheduler import Scheduler
 from sim.errors import SimulationError
 from sim.policies.base import Outcome, Policy
+from sim.results.records import WINDOW_COLUMNS
 
 
 class Replica:
     """Scheduler, costs and policy of one engine, and its journal.
 
-    ``done`` is called with the number of each finished request, at the end of its step.
+    ``done`` is called with the number of each finished request, at the end of its step. ``structured``
+    says of each request class whether its answers follow a grammar.
     """
+
+    journal_type = Journal
 
     def __init__(
         self,
@@ -49,19 +57,27 @@ class Replica:
         scheduler: Scheduler,
         cost: StepCost,
         policy: Policy,
-        behaviour: Behaviour,
+        engine: EngineConfig,
         max_depth: int,
-        overhead_ns: int = 0,
         keep_steps: bool = True,
         tpot_limits_ns: tuple[int, ...] = (),
         holes: Holes | None = None,
+        structured: tuple[bool, ...] = (),
     ) -> None:
+        behaviour = engine.behaviour
         self.env, self.scheduler, self.batch = env, scheduler, scheduler.batch
-        self.cost, self.policy, self.overhead_ns = cost, policy, overhead_ns
-        self.drafting = Drafting(scheduler, cost, policy, behaviour, max_depth, tpot_limits_ns)
-        self.pad_queries = behaviour.pad_queries
+        self.cost, self.policy, self.overhead_ns = cost, policy, engine.step_overhead
+        self.drafting = Drafting(
+            scheduler, cost, policy, behaviour, max_depth, tpot_limits_ns, engine.drafter_max_model_len
+        )
+        self.host = Host(engine, self.batch, policy.drafts, structured)
+        self.pad_queries, self.pad_depths = behaviour.pad_queries, behaviour.pad_depths
         self.holes = holes
-        self.journal = Journal(scheduler, keep_steps)
+        self.seen_whole = not (self.pad_depths or cost.window_tokens or cost.draft_window)
+        """Whether drafts are what was proposed, and KV is read whole."""
+        self._idle_share, self._idle_turn = engine.idle_rank_share, 0.0
+        more = (*(WINDOW_COLUMNS if cost.window_tokens else ()), *self.host.more)
+        self.journal = self.journal_type(scheduler, keep_steps, more, engine.stream_interval)
         self.done: Callable[[int], None] = lambda request: None
         self.finished: list[int] = []
         self._leaving: list[int] = []
@@ -83,6 +99,7 @@ class Replica:
         """The SimPy process: one timeout per step, asleep while there is nothing to do."""
         while True:
             if not self.batch.n and not self.scheduler.waiting:
+                self._rest()
                 self._wake = self.env.event()
                 yield self._wake
                 self._wake = None
@@ -91,6 +108,12 @@ class Replica:
                 self.done(request)
             if self._leaving:
                 self._let_go()
+
+    def _rest(self) -> None:
+        """Nothing is left to do: nothing runs ahead, and no decision is under way."""
+        self.host.rest()
+        if self.drafting.late is not None:
+            self.drafting.late.forget()
 
     def _let_go(self) -> None:
         """Drop the requests whose clients went away; those not here are answered, or not yet sent."""
@@ -107,15 +130,20 @@ class Replica:
         plan = self._plan()
         if plan.tokens == 0 and not self.scheduler.preempted:
             raise SimulationError(f"a step at {now} ns has nothing to compute")
-        target_ns = self._target_ns(plan)
+        launch = self._launch(plan)
+        if not self.seen_whole:
+            plan = self._seen(plan)
+        target_ns = self._target_ns(plan, launch)
         accepted, emitted = self._accept(plan)
         learns = self.policy.wants_outcomes
         requests = self._of(plan, REQUEST).copy() if learns else accepted
         overruns = self.drafting.overruns()
         survivors = self._commit(plan, accepted, emitted)
         draft = self._draft(plan, survivors, emitted, now) if not overruns else self._dummies(survivors)
+        if self.host.overlap:
+            target_ns = self._shown(target_ns, draft.ns)
         latency = sum(target_ns) + draft.ns
-        self.journal.step(plan, accepted, emitted, now, target_ns, draft, self.cost)
+        self.journal.step(plan, accepted, emitted, now, target_ns, draft, launch, self._more(plan))
         self.journal.stamp(plan, now + latency)
         self._retire(survivors, now + latency)
         if self.holes is not None and not draft.passes:
@@ -140,17 +168,55 @@ class Replica:
             return decode_plan(self.batch, self.pad_queries)
         return mixed_plan(self.batch, self.pad_queries)
 
+    def _seen(self, plan: Plan) -> Plan:
+        """The same step without the drafts that nobody proposed, and with what is read of bounded KV."""
+        if self.pad_depths:
+            carried = self._of(plan, DRAFT)
+            proposed = np.minimum(plan.verified, carried - self._of(plan, PADS))
+            verified = np.where(carried > 0, proposed, plan.verified)
+            plan = plan._replace(verified=verified, pads=int((plan.verified - verified).sum()))
+        windows = (self.cost.window_tokens, self.cost.draft_window)
+        window, drafter = (reads_within(self.batch, w, self.pad_queries) if w else None for w in windows)
+        return plan._replace(window=window, drafter=drafter)
+
+    def _launch(self, plan: Plan) -> tuple[int, int]:
+        """How the target pass is launched, and its padded tokens.
+
+        Where another data-parallel rank has nothing to run, the least graph mode of all ranks, that of its
+        dummy step, is everybody's (vllm/v1/worker/dp_utils.py, 0.32; vllm-ascend pull request 15347).
+        """
+        if self._idle_share:
+            self._idle_turn += self._idle_share
+            if self._idle_turn >= 1:
+                self._idle_turn -= 1
+                return EAGER, plan.tokens
+        return self.cost.launch(plan.tokens, MIXED if self.cost.graphs.plain else plan.uniform_depth)
+
+    def _shown(self, target_ns: tuple[int, int, int], draft_ns: int) -> tuple[int, int, int]:
+        """The parts of the step with the host time that is left to see."""
+        verify, accept, host = target_ns
+        return verify, accept, self.host.shown_ns(host, verify + accept + draft_ns)
+
+    def _more(self, plan: Plan) -> tuple[int, ...]:
+        """Values of the columns that only some engines and models have."""
+        host = self.host.record() if self.host.more else ()
+        return host if plan.window is None else (*plan.window[1:], *host)
+
     def _of(self, plan: Plan, row: int) -> Int64:
         """One row of the batch over the emitting sequences."""
         values = self.batch.a[row, : self.batch.n]
         return values if plan.emitters is None else values[plan.emitters]
 
-    def _target_ns(self, plan: Plan) -> tuple[int, int, int]:
+    def _target_ns(self, plan: Plan, launch: tuple[int, int]) -> tuple[int, int, int]:
         """Verify pass, acceptance and host time of the step."""
         n, tokens, logits = plan.sequences, plan.tokens, plan.logits
-        verify = self.cost.verify_ns(tokens, n, logits, plan.context, plan.query_context, plan.prefill_pairs)
+        read = (plan.context, plan.query_context, plan.prefill_pairs)
+        verify = self.cost.verify_ns(
+            tokens, n, logits, *read, launch, None if plan.window is None else plan.window[1:]
+        )
         accept = round(self.cost.accept.ns(tokens, n, logits))
-        return verify, accept, round(self.cost.host.ns(tokens, n, logits)) + self.overhead_ns
+        host = round(self.cost.host.ns(tokens, n, logits)) + self.overhead_ns
+        return verify, accept, host + self.host.extra_ns(plan) if self.host.more else host
 
     def _accept(self, plan: Plan) -> tuple[Int64, Int64]:
         """Drafts accepted and tokens emitted (trimmed at the output length) per emitter."""

@@ -9,8 +9,10 @@ import simpy
 
 from calibrate.profile import Drafter, Profile
 from sim.acceptance.base import AcceptanceProcess, Path
-from sim.cost.step_cost import DraftHabits, StepCost
+from sim.cost.graphs import GraphHabits
+from sim.cost.step_cost import DraftHabits, StepCost, StepHabits
 from sim.engine.batch import Arena, Sequence
+from sim.engine.behaviour import Behaviour
 from sim.engine.client import serve
 from sim.engine.config import EngineConfig
 from sim.engine.holes import Holes
@@ -32,7 +34,8 @@ class Setup:
 
     ``max_depth`` is the depth that the engine is configured for (``num_speculative_tokens``), in a
     tree its nodes; ``tpot_limits_ns`` the TPOT limit of every class, 0 for none, for policies that
-    mind it; ``seed`` names the streams of luck that no acceptance process owns.
+    mind it; ``seed`` names the streams of luck that no acceptance process owns. ``structured`` says of
+    every request class whether its answers follow a grammar; empty: none does.
     """
 
     requests: Requests
@@ -44,6 +47,7 @@ class Setup:
     keep_steps: bool = True
     tpot_limits_ns: tuple[int, ...] = ()
     seed: int = 0
+    structured: tuple[bool, ...] = ()
 
 
 def simulate(setup: Setup, policy: Policy) -> RunRecords:
@@ -83,19 +87,43 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         over_scheduled=behaviour.draft_pass_over == "scheduled",
         idle_pass=behaviour.draft_at_depth_zero,
         uniform=behaviour.draft_uniformly,
+        kv_tokens=engine.draft_kv_tokens,
     )
-    cost = StepCost(setup.profile, drafter, asked, behaviour.capture_sizes, habits)
+    cost = StepCost(
+        setup.profile, drafter, asked, (), habits, _graphs(behaviour, policy, depth), _step_habits(engine)
+    )
     return Replica(
         env,
         scheduler,
         cost,
         policy,
-        behaviour,
+        engine,
         depth,
-        engine.step_overhead,
         setup.keep_steps,
         setup.tpot_limits_ns,
         _holes(setup, drafter, scheduler, policy, tree.depth if tree else depth),
+        setup.structured,
+    )
+
+
+def _graphs(behaviour: Behaviour, policy: Policy, depth: int) -> GraphHabits:
+    """What is captured for the policy: graphs for its one depth, for every depth, or in pieces alone."""
+    fixed = depth == 0 or isinstance(policy, Static | TreeDrafts)
+    mode = behaviour.graphs
+    if not fixed and behaviour.varying_depth_graphs == "piecewise" and mode != "none":
+        mode = "none" if mode == "full_decode_only" else "piecewise"
+    depths = (depth,) if fixed else tuple(range(depth + 1))
+    rounded = behaviour.capture_multiples and mode not in ("none", "piecewise")
+    return GraphHabits(mode, behaviour.capture_sizes, depths, rounded)
+
+
+def _step_habits(engine: EngineConfig) -> StepHabits:
+    """What policies price of every step."""
+    return StepHabits(
+        overlap_host=engine.behaviour.overlap_host,
+        idle_rank_share=engine.idle_rank_share,
+        depth_zero_ns=engine.depth_zero_overhead,
+        depth_zero_sequence_ns=engine.depth_zero_overhead_per_sequence,
     )
 
 

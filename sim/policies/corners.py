@@ -52,6 +52,8 @@ class Corners:
     def _found(self, cost: StepCost, n: int) -> Corner:
         totals = np.union1d(self._edges(cost, n), n * np.arange(self.max_depth + 1)).astype(np.int64)
 
+        near = float(cost.knee(n))
+
         def at(context: float) -> tuple[Float, Float, float]:
             first = cost.first_ns(totals, n, n, context)
             return (
@@ -60,8 +62,8 @@ class Corners:
                 float(cost.further_ns(n, 2, context)),
             )
 
-        slots, first, further = zip(at(0.0), at(_FAR), strict=True)
-        return Corner(totals, _line(*slots), _line(*first), _line(*further))
+        slots, first, further = zip(at(near), at(near + _FAR), strict=True)
+        return Corner(totals, _line(near, *slots), _line(near, *first), _line(near, *further))
 
     def _edges(self, cost: StepCost, n: int) -> Int64:
         """The last of the highest rises in every quarter of a level."""
@@ -76,6 +78,7 @@ class Corners:
         return np.asarray(np.minimum(np.arange(windows) * width + last, most))
 
 
-def _line(none: Any, far: Any) -> Any:
-    """Value at no context and slope, from the values at none and at ``_FAR``."""
-    return none, (far - none) / _FAR
+def _line(near: float, at_near: Any, far: Any) -> Any:
+    """Value at no context and slope of the line through the values at ``near`` and ``_FAR`` beyond it."""
+    slope = (far - at_near) / _FAR
+    return (at_near - near * slope if near else at_near), slope

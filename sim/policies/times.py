@@ -1,7 +1,7 @@
 """Round times that policies compare, kept as straight lines over KV tokens by batch size.
 
-Every term of a pass is linear in context (``sim.cost.step_cost``), so two look-ups per batch size
-give the time at any context exactly.
+Every term of a pass is linear in context (``sim.cost.passes``), so two look-ups per batch size give the
+time at any context exactly; where windows or hidden host time bend the lines, each time is looked up.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class RoundTimes:
         self, batch: Batch, lines: dict[int, tuple[Float, Float]], times: Callable[[float], Float]
     ) -> Float:
         n = batch.sequences
+        if batch.cost.bends:
+            return times(float(batch.context_tokens.sum()))
         if n not in lines:
             none = times(0.0)
             lines[n] = none, (times(_FAR) - none) / _FAR

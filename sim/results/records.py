@@ -61,12 +61,16 @@ class StepRow(NamedTuple):
     waiting: int  # requests waiting after scheduling
     kv_blocks: int  # blocks held after scheduling
     preempted: int  # sequences preempted in the step
-    graph: int  # 1: the target pass fitted a captured graph
+    graph: int  # how the target pass ran: 1 in a captured graph, 2 in captured pieces, 0 eagerly
     padded_tokens: int  # tokens after padding to the captured size
 
 
 REQUEST_COLUMNS: Final = RequestRow._fields
 STEP_COLUMNS: Final = StepRow._fields
+WINDOW_COLUMNS: Final = ("window_context_tokens", "window_query_context_tokens", "window_prefill_pairs")
+"""What windowed layers read; only in steps of models that have some."""
+HOST_COLUMNS: Final = ("hidden_ns", "grammar_ns", "depth_zero_ns")
+"""Host time hidden behind the device (beside ``host_ns``), and parts of all host time; only where in use."""
 
 
 class Table:

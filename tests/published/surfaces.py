@@ -26,7 +26,8 @@ from calibrate.compose.moe import moe_term
 from calibrate.compose.passes import Kernels
 from calibrate.compose.tables import Folders, Ledger
 from calibrate.profile import Curve, Term, load_profile
-from sim.cost.step_cost import PassCost, StepCost
+from sim.cost.passes import PassCost
+from sim.cost.step_cost import StepCost
 from sim.scenario.catalogue import locate
 from tests.published.judged import Account, Row, account, error_cell, percent
 from tests.published.measure import read

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from calibrate.from_steps import Point, drafter_of, main, step_points, step_terms, throughput_points
 from calibrate.profile import Counted, load_profile
-from sim.cost.step_cost import PassCost
+from sim.cost.passes import PassCost
 from tests.situations.replay import ROOT
 
 PROFILES = sorted((ROOT / "scenarios" / "situations").glob("*-u[0-9][0-9].json"))

@@ -16,7 +16,8 @@ from calibrate.fit.check import check, check_profile
 from calibrate.fit.report import Machine, Method, Spread
 from calibrate.grid import GPU, build_grid, pass_cell
 from calibrate.profile import Device, ModelWork, Profile, ProfileError, dump_profile, parse_profile
-from sim.cost.step_cost import DraftHabits, PassCost, StepCost
+from sim.cost.passes import PassCost
+from sim.cost.step_cost import DraftHabits, StepCost
 from tests.calibrate.fit.build import Law, campaign, cell, grid, law, measured
 
 WORK = ModelWork(name="m", parameters=8e9, weight_bytes=16e9, read_bytes=16e9, flops_per_token=16e9)
