@@ -29,11 +29,12 @@ from sim.acceptance.lookup import with_match
 from sim.acceptance.markov import Markov, good_share, survival_from, survival_in_walks
 from sim.acceptance.paths import MAX_DEPTH, Chance, DrawnProcess, certain
 from sim.acceptance.replay import TraceProcess, conditional_rates, tokens_per_round
+from sim.acceptance.spans import Spans
 from sim.acceptance.survey import Survey
 from sim.acceptance.trace import read_trace
 from sim.acceptance.trees import Siblings
 from sim.errors import InputError
-from sim.streams import uniforms
+from sim.streams import uniforms_of
 
 Floats = NDArray[np.float64]
 
@@ -167,9 +168,9 @@ class _RequestRate:
     a: float
     b: float
 
-    def __call__(self, request: int, _count: int, /) -> float:
-        u = uniforms(self.seed, "acceptance/request", request, 1)[0]
-        return float(betaincinv(self.a, self.b, u))
+    def __call__(self, spans: Spans, /) -> Floats:
+        u = uniforms_of(self.seed, "acceptance/request", spans.requests.tolist(), np.ones_like(spans.counts))
+        return spans.spread(np.asarray(betaincinv(self.a, self.b, u)))
 
 
 def _latent(config: LatentAcceptance, seed: int, max_depth: int) -> _Model:

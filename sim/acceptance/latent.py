@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
-from sim.streams import uniforms
+from sim.acceptance.spans import Spans
 
 Floats = NDArray[np.float64]
 
@@ -31,29 +31,33 @@ class Latent:
     correlation: float
     share: float
 
-    def __call__(self, request: int, count: int, /) -> Floats:
-        """Draw acceptance at the first ``count`` output positions, shape (count,)."""
-        return np.asarray(expit(self.log_odds(request, count)))
+    def __call__(self, spans: Spans, /) -> Floats:
+        """Draw acceptance at every output position, flat."""
+        return np.asarray(expit(self.log_odds(spans)))
 
-    def log_odds(self, request: int, count: int) -> Floats:
-        """Log odds of acceptance, shape (count,); a prefix of any longer draw."""
-        normal = ndtri(uniforms(self.seed, "acceptance/latent", request, count + 1))
-        within = _autoregress(normal[1:], self.correlation)
-        z = sqrt(self.share) * normal[0] + sqrt(1 - self.share) * within
+    def log_odds(self, spans: Spans) -> Floats:
+        """Log odds of acceptance, flat; those of a prefix are a prefix."""
+        drawn = spans.longer(by=1)  # the first is the request's own
+        normal = ndtri(drawn.uniforms(self.seed, "acceptance/latent"))
+        own = normal[drawn.starts]
+        within = _autoregress(np.delete(normal, drawn.starts), self.correlation, spans)
+        z = sqrt(self.share) * spans.spread(own) + sqrt(1 - self.share) * within
         return np.asarray(self.centre + self.spread * z)
 
 
-def _autoregress(noise: Floats, correlation: float) -> Floats:
-    """Stationary AR(1) of unit variance driven by unit normals, shape as ``noise``.
+def _autoregress(noise: Floats, correlation: float, spans: Spans) -> Floats:
+    """Stationary AR(1) of unit variance along every request, driven by unit normals, flat.
 
     x_t = sum over j of c^j e_(t-j), summed by doubling: after the pass with ``shift`` the terms up
     to 2 ``shift`` are in; what is left out is below the last bit of a double.
     """
     state = noise * sqrt(1 - correlation**2)
-    state[:1] = noise[:1]
-    shift, weight = 1, correlation
-    while shift < len(state) and weight > 1e-18:
-        state[shift:] += weight * state[:-shift]
+    begins = spans.starts[spans.counts > 0]
+    state[begins] = noise[begins]
+    shift, weight, longest = 1, correlation, int(spans.counts.max(initial=0))
+    while shift < longest and weight > 1e-18:
+        earlier = weight * state[:-shift]
+        state[shift:] += np.where(spans.positions[shift:] < shift, 0.0, earlier)
         shift, weight = 2 * shift, weight * weight
     return state
 

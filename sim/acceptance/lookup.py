@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from sim.acceptance.base import AcceptanceProcess, Path
 from sim.errors import InputError
 from sim.policies.base import Tree
-from sim.streams import uniforms
+from sim.streams import uniforms_of
+
+Int64 = NDArray[np.int64]
+Runs = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,12 @@ class LookupProcess:
     def path(self, request: int, prompt_tokens: int, output_tokens: int) -> LookupPath:
         """Path of request number ``request``."""
         path = self.inner.path(request, prompt_tokens, output_tokens)
-        luck = uniforms(self.seed, "acceptance/match", request, output_tokens)
-        return LookupPath(path, (path.run > 0) | (luck < self.in_vain))
+        return LookupPath(path, self.matches(np.array([request]), path.run, np.array([output_tokens])))
+
+    def matches(self, requests: Int64, run: Runs, output_tokens: Int64) -> NDArray[np.bool_]:
+        """Where something is found, of several requests end to end, shape as their ``run``."""
+        luck = uniforms_of(self.seed, "acceptance/match", requests.tolist(), output_tokens)
+        return (run > 0) | (luck < self.in_vain)
 
     def expected_tokens_per_round(self, depth: int) -> float:
         """Tokens per round, rounds without a match included."""

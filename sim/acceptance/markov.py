@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.streams import uniforms
+from sim.acceptance.spans import Spans
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -26,24 +26,25 @@ class Markov:
     leave_good: float
     leave_bad: float
 
-    def __call__(self, request: int, count: int, /) -> Floats:
-        """Draw acceptance at the first ``count`` output positions, shape (count,)."""
-        return np.where(self.states(request, count), self.good, self.bad)
+    def __call__(self, spans: Spans, /) -> Floats:
+        """Draw acceptance at every output position, flat."""
+        return np.where(self.states(spans), self.good, self.bad)
 
-    def states(self, request: int, count: int) -> Bools:
-        """Whether each position is good, shape (count,); a prefix of any longer draw.
+    def states(self, spans: Spans) -> Bools:
+        """Whether each position is good, flat; those of a prefix are a prefix.
 
         Each draw is a map of the two states: below both leave probabilities it swaps them, between
         the two it sends both to one state, above both it changes nothing. So a state is that of the
-        last such meeting, swapped as often as maps since then swap.
+        last such meeting, swapped as often as maps since then swap. Every request begins with one.
         """
-        draw = uniforms(self.seed, "acceptance/markov", request, count)
+        draw = spans.uniforms(self.seed, "acceptance/markov")
         low, high = sorted((self.leave_good, self.leave_bad))
+        begins = spans.starts[spans.counts > 0]
         meets, swaps = (draw >= low) & (draw < high), draw < low
-        meets[:1], swaps[:1] = True, False
-        state = np.full(count, self.leave_bad > self.leave_good)
-        state[:1] = draw[:1] < good_share(self.leave_good, self.leave_bad)
-        met = np.maximum.accumulate(np.where(meets, np.arange(count), 0))
+        meets[begins], swaps[begins] = True, False
+        state = np.full(len(draw), self.leave_bad > self.leave_good)
+        state[begins] = draw[begins] < good_share(self.leave_good, self.leave_bad)
+        met = np.maximum.accumulate(np.where(meets, np.arange(len(draw)), 0))
         swapped = np.cumsum(swaps)
         return np.asarray(state[met] ^ ((swapped - swapped[met]) % 2 == 1))
 

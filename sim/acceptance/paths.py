@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from sim.acceptance.confidence import Claimed, Claims
 from sim.acceptance.config import Decay
+from sim.acceptance.spans import Spans
 from sim.acceptance.trees import Int64, Reach, Siblings, bounded, lower_ranks
 from sim.errors import InputError, SimulationError
 from sim.policies.base import Tree
-from sim.streams import uniforms
 
 Floats = NDArray[np.float64]
 Runs = NDArray[np.uint8]
@@ -49,14 +49,14 @@ class DrawnPath:
 
 
 class Chance(Protocol):
-    """Acceptance of the tokens of one request, whatever the round they are drafted in."""
+    """Acceptance of the tokens of requests, whatever the round they are drafted in."""
 
-    def __call__(self, request: int, count: int, /) -> Floats | float:
-        """Probability that the draft for each output position 0..count-1 is accepted, shape (count,)."""
+    def __call__(self, spans: Spans, /) -> Floats | float:
+        """Probability that the draft for each output position is accepted, flat, or one for all."""
         ...
 
 
-def certain(_request: int, _count: int, /) -> float:
+def certain(_spans: Spans, /) -> float:
     """Leave acceptance to the draft position alone."""
     return 1.0
 
@@ -86,25 +86,32 @@ class DrawnProcess:
 
     def path(self, request: int, prompt_tokens: int, output_tokens: int) -> DrawnPath:
         """Path of request number ``request``."""
-        count = output_tokens + self.max_depth
-        fade = decay_factor(self.decay, prompt_tokens, count)
-        luck, likely = self._luck(request, fade)
-        # The draft for a position passes when its depth's rate exceeds what is needed there.
-        needed = luck / likely
-        run = leading_runs(needed, self.by_depth, output_tokens)
-        reach = partial(self._reach, request, fade, output_tokens)
-        return DrawnPath(run, partial(self._claim, request, needed, fade, output_tokens), reach)
+        asked = (request, prompt_tokens, output_tokens)
+        run = self.runs(*(np.array([each]) for each in asked))
+        return DrawnPath(run, partial(self._claim, *asked), partial(self._reach, *asked))
 
-    def _luck(self, request: int, fade: Floats) -> tuple[Floats, Floats]:
-        """The draw of every output position, and its token's chance."""
-        count = len(fade)
-        likely = np.maximum(self.chance(request, count) * fade, _TINY)
-        return uniforms(self.seed, "acceptance", request, count), likely
+    def runs(self, requests: Int64, prompt_tokens: Int64, output_tokens: Int64) -> Runs:
+        """``path(...).run`` of several requests end to end, shape (sum of output tokens,)."""
+        spans = Spans(requests, output_tokens + self.max_depth)
+        luck, likely = self._luck(spans, fading(self.decay, spans, prompt_tokens))
+        starts = len(luck) - self.max_depth
+        run = leading_runs(luck / likely, self.by_depth, starts)
+        return run if len(requests) == 1 else run[spans.but_last(self.max_depth)[:starts]]
 
-    def _reach(self, request: int, fade: Floats, rows: int, tree: Tree) -> Reach:
+    def _luck(self, spans: Spans, fade: Floats | float) -> tuple[Floats, Floats | float]:
+        """The draw of every output position, flat, and its token's chance.
+
+        The draft for a position passes when its depth's rate exceeds their quotient.
+        """
+        likely = np.maximum(self.chance(spans) * fade, _TINY)
+        return spans.uniforms(self.seed, "acceptance"), likely
+
+    def _reach(self, request: int, prompt_tokens: int, rows: int, tree: Tree) -> Reach:
         """How many nodes of the tree each draft of a round takes to be accepted."""
         check_depth(tree.depth, self.max_depth)
-        return self.siblings.reach(tree, self._ranks(tree, *self._luck(request, fade), rows))
+        count = rows + self.max_depth
+        luck, likely = self._luck(Spans.one(request, count), decay_factor(self.decay, prompt_tokens, count))
+        return self.siblings.reach(tree, self._ranks(tree, luck, np.broadcast_to(likely, count), rows))
 
     def _ranks(self, tree: Tree, luck: Floats, likely: Floats, rows: int) -> Iterator[Int64]:
         """Rank of the target's token, level by level, from the draws that decide the chain."""
@@ -116,10 +123,13 @@ class DrawnProcess:
             lower = lower_ranks(left, bounded(chance, sibling), tree.width)
             yield np.where(draw / token < rate, 0, lower)
 
-    def _claim(self, request: int, needed: Floats, fade: Floats, rows: int) -> Claimed:
+    def _claim(self, request: int, prompt_tokens: int, rows: int) -> Claimed:
         if self.claims is None:
             raise no_confidence()
-        accepted = ahead(needed, rows, self.max_depth) < self.by_depth
+        count = rows + self.max_depth
+        fade = decay_factor(self.decay, prompt_tokens, count)
+        luck, likely = self._luck(Spans.one(request, count), fade)
+        accepted = ahead(luck / likely, rows, self.max_depth) < self.by_depth
         return self.claims.draw(request, accepted, ahead(fade, rows, self.max_depth))
 
     def expected_tokens_per_round(self, depth: int) -> float:
@@ -149,9 +159,15 @@ def ahead(values: Floats, rows: int, max_depth: int) -> Floats:
 
 def decay_factor(decay: Decay | None, prompt_tokens: int, count: int) -> Floats:
     """Factor on acceptance at each of the first ``count`` output positions, shape (count,)."""
-    if decay is None or prompt_tokens + count <= decay.from_tokens:
-        return np.ones(count)
-    beyond = np.arange(prompt_tokens - decay.from_tokens, prompt_tokens - decay.from_tokens + count)
+    fade = fading(decay, Spans.one(0, count), np.array([prompt_tokens]))
+    return np.array(np.broadcast_to(fade, count))
+
+
+def fading(decay: Decay | None, spans: Spans, prompt_tokens: Int64) -> Floats | float:
+    """Factor on acceptance at each output position, flat, or 1 for all; one prompt a request."""
+    if decay is None or not np.any(prompt_tokens + spans.counts > decay.from_tokens):
+        return 1.0
+    beyond = spans.spread(prompt_tokens - decay.from_tokens) + spans.positions
     return np.asarray(np.exp2(-np.maximum(beyond, 0) / decay.half_life_tokens))
 
 

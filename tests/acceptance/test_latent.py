@@ -10,13 +10,14 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from sim.acceptance.latent import Latent, centre_for_mean
+from sim.acceptance.spans import Spans
 from tests.acceptance.helpers import build, walk, z_of_mean
 
 
 def z_paths(correlation: float, share: float, requests: int, tokens: int) -> NDArray[np.float64]:
     """Standard normal latents, shape (requests, tokens)."""
     latent = Latent(3, 0.0, 1.0, correlation, share)
-    return np.array([latent.log_odds(request, tokens) for request in range(requests)])
+    return np.array([latent.log_odds(Spans.one(request, tokens)) for request in range(requests)])
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.5, 2.0, 8.0, 20.0])

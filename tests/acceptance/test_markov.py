@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sim.acceptance.build import expected_survival
 from sim.acceptance.markov import Markov, stationary, survival_in_walks
+from sim.acceptance.spans import Spans
 from sim.streams import uniforms
 from tests.acceptance.helpers import build, configure, tokens_per_round, walk, z_of_mean
 
@@ -31,7 +32,7 @@ def test_states_are_those_of_a_chain_read_step_by_step(
     leave_good: float, leave_bad: float, count: int, request: int
 ) -> None:
     """A scalar reading of the stated transitions gives the same states from the same draws."""
-    states = Markov(5, 1.0, 0.0, leave_good, leave_bad).states(request, count).tolist()
+    states = Markov(5, 1.0, 0.0, leave_good, leave_bad).states(Spans.one(request, count)).tolist()
     draws = uniforms(5, "acceptance/markov", request, count).tolist()
     good = draws[0] < leave_bad / (leave_good + leave_bad)
     assert states[0] == good
@@ -44,7 +45,7 @@ def test_states_are_those_of_a_chain_read_step_by_step(
 def test_stretches_have_the_stated_shares_and_lengths(leave_good: float, leave_bad: float) -> None:
     """Good positions are leave_bad / (leave_good + leave_bad) of all, and go on with 1 - leave_good."""
     chain = Markov(1, 1.0, 0.0, leave_good, leave_bad)
-    states = np.array([chain.states(request, 60) for request in range(2000)])
+    states = np.array([chain.states(Spans.one(request, 60)) for request in range(2000)])
     share = leave_bad / (leave_good + leave_bad)
     for position in (0, 1, 30):
         assert abs(z_of_mean(states[:, position].astype(float), share)) < 4
