@@ -29,6 +29,8 @@ _BYTES = {
     "TiB": 2**40,
 }
 
+_BYTES_PER_S = {f"{unit}/s": float(size) for unit, size in _BYTES.items()} | {"Gbit/s": 1e9 / 8}
+
 
 def _quantity(value: object, units: dict[str, float], what: str, example: str) -> float:
     """``value`` in base units; a string must carry one of ``units``."""
@@ -66,6 +68,11 @@ def parse_bytes(value: object) -> int:
     return round(_quantity(value, dict(_BYTES), "size", "80GiB"))
 
 
+def parse_bytes_per_s(value: object) -> float:
+    """Bytes per second of ``'50GB/s'``; ``ValueError`` when the unit is missing or unknown."""
+    return _quantity(value, _BYTES_PER_S, "bandwidth", "50GB/s")
+
+
 def _edge(parse: object) -> BeforeValidator:
     """Parse strings and reject bare numbers at the YAML edge."""
     return BeforeValidator(parse)  # type: ignore[arg-type]
@@ -81,6 +88,7 @@ def _schema(example: str, units: dict[str, float]) -> WithJsonSchema:
 DurationNs = Annotated[int, _edge(parse_duration_ns), Field(ge=0), _schema("250ms", dict(_DURATION_NS))]
 RatePerS = Annotated[float, _edge(parse_rate_per_s), Field(gt=0), _schema("12/s", _RATE_PER_S)]
 Bytes = Annotated[int, _edge(parse_bytes), Field(ge=0), _schema("80GiB", dict(_BYTES))]
+BytesPerS = Annotated[float, _edge(parse_bytes_per_s), Field(gt=0), _schema("50GB/s", _BYTES_PER_S)]
 
 
 class Config(BaseModel):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import simpy
@@ -19,7 +20,10 @@ from sim.fleet.config import RouterName
 from sim.fleet.front import Front
 from sim.fleet.routers import ROUTERS
 from sim.policies.base import Policy
-from sim.results.run_records import Columns, RunRecords
+from sim.results.run_records import Columns, Int64, RunRecords
+from sim.workload.requests import Requests
+
+NONE: Final[Int64] = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -37,18 +41,18 @@ def simulate_fleet(members: Sequence[Member], router: RouterName = "least_reques
     member's; raises ``InputError`` if another member has other requests or another limit, or if
     there is none.
     """
-    setup = _common(members)
+    setup = common_setup(members)
     requests, limit = setup.requests, setup.engine.max_model_len
     env = simpy.Environment(initial_time=0)
     replicas = [build_replica(env, member.setup, member.policy) for member in members]
     chooser = ROUTERS[router](len(members), len(requests), setup.seed)
     serve(env, requests, Front(replicas, chooser, len(requests)), replicas, limit)
     found = [collect(member.setup, replica) for member, replica in zip(members, replicas, strict=True)]
-    return found[0] if len(found) == 1 else merge(found, len(requests))
+    return found[0] if len(found) == 1 else merge(found, requests)
 
 
-def _common(members: Sequence[Member]) -> Setup:
-    """The setup whose requests all members serve."""
+def common_setup(members: Sequence[Member]) -> Setup:
+    """The setup whose requests all members serve; raises ``InputError`` if there is none."""
     if not members:
         raise InputError("a fleet needs at least one replica")
     first = members[0].setup
@@ -60,10 +64,11 @@ def _common(members: Sequence[Member]) -> Setup:
     return first
 
 
-def merge(found: Sequence[RunRecords], sent: int) -> RunRecords:
-    """Records of all replicas as those of one run of ``sent`` requests."""
+def merge(found: Sequence[RunRecords], sent: Requests, failed: Int64 = NONE) -> RunRecords:
+    """Records of all replicas as those of one run of the ``sent`` requests, some of which ``failed``."""
     requests = _joined([records.requests for records in found])
     order = np.argsort(requests["request"], kind="stable")
+    timed_out = sent.timed_out(np.concatenate([requests["request"], failed]))
     pooled = zip(*(records.chunk_gaps for records in found), strict=True)
     gaps, counts, ends = (np.concatenate(columns) for columns in pooled)
     return replace(
@@ -71,14 +76,20 @@ def merge(found: Sequence[RunRecords], sent: int) -> RunRecords:
         requests={name: values[order] for name, values in requests.items()},
         steps=_joined([records.steps for records in found]),
         chunk_gaps=(gaps, counts, ends),
-        unfinished=sent - len(order),
+        unfinished=len(sent) - len(order) - timed_out,
+        timed_out=timed_out,
         kv_blocks_total=max(records.kv_blocks_total for records in found),
         replicas=len(found),
     )
 
 
 def _joined(tables: Sequence[Columns]) -> Columns:
-    """One table under the other, with the number of the replica."""
-    joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    """One table under the other, with the number of the replica; columns that one lacks are 0 there."""
     lengths = [len(next(iter(table.values()))) for table in tables]
+    names = dict.fromkeys(name for table in tables for name in table)
+    zeros = [np.zeros(length, dtype=np.int64) for length in lengths]
+    joined = {
+        name: np.concatenate([table.get(name, zero) for table, zero in zip(tables, zeros, strict=True)])
+        for name in names
+    }
     return {**joined, "replica": np.repeat(np.arange(len(tables), dtype=np.int64), lengths)}

@@ -54,11 +54,12 @@ class PowerOfTwo:
     """The less busy of two replicas drawn at random.
 
     Mitzenmacher, "The power of two choices in randomized load balancing", IEEE TPDS 12(10), 2001.
-    The draws of a request depend on (seed, request) alone.
+    The draws of a request depend on (seed, request) alone, whatever replicas there are to draw from.
     """
 
     def __init__(self, replicas: int, requests: int, seed: int) -> None:
         u = uniforms(seed, "router", 0, 2 * requests).reshape(-1, 2)
+        self.replicas, self.u = replicas, u
         first = np.floor(u[:, 0] * replicas).astype(np.int64)
         other = np.floor(u[:, 1] * max(replicas - 1, 1)).astype(np.int64)
         self.first = first.tolist()
@@ -66,8 +67,17 @@ class PowerOfTwo:
 
     def choose(self, request: int, in_flight: Sequence[int]) -> int:
         """The first of the pair unless the second holds fewer."""
-        first, second = self.first[request], self.second[request]
+        if len(in_flight) == self.replicas:
+            first, second = self.first[request], self.second[request]
+        else:
+            first, second = self._pair(request, len(in_flight))
         return int(second if in_flight[second] < in_flight[first] else first)
+
+    def _pair(self, request: int, replicas: int) -> tuple[int, int]:
+        """The pair drawn from another number of replicas."""
+        one, other = self.u[request].tolist()
+        first, second = int(one * replicas), int(other * max(replicas - 1, 1))
+        return first, min(second + (second >= first), replicas - 1)
 
 
 ROUTERS: Final[Mapping[RouterName, Callable[[int, int, int], Router]]] = MappingProxyType(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import SimulationError
+from sim.results.fleet_record import FleetRecord
 from sim.results.records import REQUEST_COLUMNS, STEP_COLUMNS
 
 Int64 = NDArray[np.int64]
@@ -20,12 +21,14 @@ class RunRecords:
 
     ``requests`` and ``steps`` hold the columns of ``sim.results.records`` as int64 arrays.
     Request rows may stand in any order; one that never finished has ``finish_ns`` < 0 or no row
-    at all, and ``unfinished`` counts all such requests. ``chunk_gaps`` pools the gaps
+    at all, and ``unfinished`` counts all such requests, but for those whose client gave up waiting, which
+    are ``timed_out``. ``chunk_gaps`` pools the gaps
     between streamed chunks over all requests as (gap in ns, how often, when the second chunk came),
     three arrays of equal length.
     ``last_arrival_ns`` is the last intended arrival, 0 in a closed loop. With several ``replicas``,
     both tables have a further column ``replica``, from 0, and steps stand replica by replica;
-    ``kv_blocks_total`` and ``max_num_seqs`` are those of one.
+    ``kv_blocks_total`` and ``max_num_seqs`` are those of one. ``fleet`` says what became of replicas that
+    differ, come and go, or fail; requests that failed with one are among the ``unfinished``.
     """
 
     requests: Columns
@@ -37,6 +40,8 @@ class RunRecords:
     kv_blocks_total: int
     max_num_seqs: int
     replicas: int = 1
+    timed_out: int = 0
+    fleet: FleetRecord | None = None
 
     def __post_init__(self) -> None:
         _check_columns("requests", self.requests, REQUEST_COLUMNS)
@@ -60,9 +65,23 @@ class RunRecords:
 
     @property
     def unfinished_share(self) -> float:
-        """Share of the run's requests that never finished."""
+        """Share of the run's requests that never finished, though nobody gave them up."""
+        return self.unfinished / max(1, self._sent)
+
+    @property
+    def timed_out_share(self) -> float:
+        """Share of the run's requests whose client gave up waiting."""
+        return self.timed_out / max(1, self._sent)
+
+    @property
+    def _sent(self) -> int:
         finished = int(np.count_nonzero(self.requests["finish_ns"] >= 0))
-        return self.unfinished / max(1, finished + self.unfinished)
+        return finished + self.unfinished + self.timed_out
+
+    @property
+    def failed(self) -> int:
+        """Requests whose clients got an error, of the unfinished ones."""
+        return self.fleet.failed if self.fleet else 0
 
 
 def _check_columns(table: str, columns: Columns, names: tuple[str, ...]) -> None:
