@@ -90,6 +90,8 @@ def reasons(scenario: Scenario, setup: Setup) -> Iterator[str]:
         yield f"drafter: {scenario.drafter} is {setup.drafter.kind}; it drafts one token after another"
     if setup.requests.abort_ns is not None:
         yield "workload: clients of the trace go away; no client does so here"
+    if setup.requests.timeout_ns is not None:
+        yield "workload.timeout: clients give up; none does so here, remove it"
     yield from _engine_reasons(scenario.engine, setup)
 
 

@@ -49,6 +49,9 @@ class Sequence:
     sent_ns: int
     prefix_group: int = -1
     prefix_tokens: int = 0
+    hashes: tuple[int, ...] = ()  # chains of the prompt's hashed blocks, and the tokens of one
+    hash_block: int = 1
+    kept_tokens: int = 0  # tokens whose KV lies in host memory while it waits
     path: Path | None = None
     produced: int = 0
     scheduled_ns: int = -1

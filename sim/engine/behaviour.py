@@ -96,6 +96,25 @@ class Behaviour(Config):
             "(vllm/v1/kv_cache_interface.py, MambaSpec.num_speculative_blocks)"
         )
     )
+    prefill: Literal["mixed", "first"] = Field(
+        description="prompts ride in the steps of decodes, or have steps of their own while decodes wait"
+    )
+    mixed_under_speculation: bool = Field(
+        description="mixed prefill stays so with a drafter; SGLang 0.4 put prompts first then"
+    )
+    chunked_prefill: bool = Field(description="a prompt may be cut to what is left of a step's budget")
+    reserved_output: float = Field(
+        ge=0, le=1, description="share of every answer to come whose KV must be free to admit a request"
+    )
+    preemption: Literal["recompute", "swap"] = Field(
+        description="a preempted sequence's KV is dropped, or moved to host memory while that has room"
+    )
+    victim: Literal["last", "fewest_output"] = Field(
+        description="who is preempted: the one admitted last, or who has produced least, longest prompt first"
+    )
+    requeue: Literal["front", "back"] = Field(
+        description="where a preempted sequence waits, unless its KV is in host memory: then in front"
+    )
 
 
 class BehaviourSettings(Config):
@@ -123,3 +142,10 @@ class BehaviourSettings(Config):
     pad_depths: bool | None = None
     drafter_limit_stops_all: bool | None = None
     checkpoint_states: bool | None = None
+    prefill: Literal["mixed", "first"] | None = None
+    mixed_under_speculation: bool | None = None
+    chunked_prefill: bool | None = None
+    reserved_output: float | None = Field(default=None, ge=0, le=1)
+    preemption: Literal["recompute", "swap"] | None = None
+    victim: Literal["last", "fewest_output"] | None = None
+    requeue: Literal["front", "back"] | None = None

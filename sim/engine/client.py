@@ -80,6 +80,8 @@ class Client:
         self.in_flight = 0
         self.answered = 0
         self.backlog: deque[int] = deque()
+        self.patient: set[int] = set()
+        """Requests that came and are neither answered nor given up, where clients wait only so long."""
         self.finished = env.event()
         if not len(requests):
             self.finished.succeed()
@@ -89,6 +91,8 @@ class Client:
         for request, arrival in enumerate(self.requests.arrival_ns.tolist()):
             if arrival > self.env.now:
                 yield At(self.env, arrival)
+            if not self.requests.closed_loop:
+                self._wait_for(request)
             if self.in_flight < self.limit:
                 self._send(request)
             else:
@@ -104,18 +108,42 @@ class Client:
                 yield At(self.env, time)
             self.server.abort(request)
 
+    def _wait_for(self, request: int) -> None:
+        """Let the request's client wait for as long as it does, from now on."""
+        if self.requests.timeout_ns is not None:
+            self.patient.add(request)
+            end = At(self.env, int(self.env.now) + self.requests.timeout_ns)
+            end.callbacks.append(lambda event: self._give_up(request))
+
+    def _give_up(self, request: int) -> None:
+        """The client of a request has waited long enough; a request that was not sent never will be."""
+        if request not in self.patient:
+            return
+        if request in self.backlog:
+            self.backlog.remove(request)
+            self._count(request)
+        else:
+            self.server.abort(request)
+
     def done(self, request: int) -> None:
         """A request was answered, or its client went away: its place is free for the next one."""
         self.in_flight -= 1
-        self.answered += 1
         if self.backlog:
             self._send(self.backlog.popleft())
+        self._count(request)
+
+    def _count(self, request: int) -> None:
+        """One request less to wait for."""
+        self.patient.discard(request)
+        self.answered += 1
         if self.answered == len(self.requests):
             self.finished.succeed()
 
     def _send(self, request: int) -> None:
         self.in_flight += 1
         r = self.requests
+        if r.closed_loop:
+            self._wait_for(request)
         prompt = int(r.prompt_tokens[request])
         group, shared = r.prefix_of(request)
         self.server.submit(
@@ -128,5 +156,7 @@ class Client:
                 sent_ns=int(self.env.now),
                 prefix_group=group,
                 prefix_tokens=shared,
+                hashes=() if r.hashes is None else r.hashes.prompt(request),
+                hash_block=1 if r.hashes is None else r.hashes.block,
             )
         )

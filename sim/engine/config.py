@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sim.engine.behaviour import Behaviour, BehaviourSettings
 from sim.engine.presets import PRESETS, PresetName
-from sim.units import Bytes, DurationNs
+from sim.units import Bytes, BytesPerS, DurationNs
 
 
 class EngineConfig(BehaviourSettings):
@@ -58,10 +58,35 @@ class EngineConfig(BehaviourSettings):
     depth_zero_overhead_per_sequence: DurationNs = Field(
         default=0, description="the same, for each decoding sequence"
     )
+    max_prefill_steps: int = Field(
+        default=0,
+        ge=0,
+        description="prefill first: most prefill steps in a row while sequences decode; 0: no limit",
+    )
+    prefix_unit: int | None = Field(
+        default=None,
+        ge=1,
+        description="tokens at whose multiples a cached prefix may end, whole blocks; default: one block",
+    )
+    swap_space: Bytes = Field(
+        default=4 << 30, description="host memory for preempted KV under preemption: swap, as in 4GiB"
+    )
+    swap_bandwidth: BytesPerS = Field(
+        default=25e9, description="speed of moving KV between host and device, as in 25GB/s"
+    )
     sampling: Literal["greedy", "T=1"] | None = Field(
         default=None, description="how tokens are sampled; a profile measured otherwise is warned of"
     )
     step_overhead: DurationNs = Field(default=0, description="extra host time of every step")
+
+    @model_validator(mode="after")
+    def _units_of_whole_blocks(self) -> Self:
+        if self.prefix_unit is not None and self.prefix_unit % self.block_size:
+            raise ValueError(
+                f"prefix_unit {self.prefix_unit} is not a multiple of block_size {self.block_size}; "
+                "make it one, or change block_size"
+            )
+        return self
 
     @property
     def behaviour(self) -> Behaviour:

@@ -6,7 +6,8 @@ full-attention layers. Full blocks are cached once they are scheduled, so a requ
 in the same step already hits them; a block nobody holds stays cached until it is the one unused for
 longest when no empty block is left, tail blocks of a request before its head. Identical blocks are
 not merged. Tokens are told apart by what they are known to share: prompts of one prefix group have
-equal first tokens, equal prompts have equal answers under greedy sampling, everything else differs.
+equal first tokens, so have prompts with equal hashes of their first blocks, equal prompts have equal
+answers under greedy sampling, and everything else differs.
 """
 
 from __future__ import annotations
@@ -23,21 +24,28 @@ Key = tuple[int, int, int]
 """Whose tokens a block holds, and the how manieth it is.
 
 The first is a prefix group from 0, or -1 - request; the second the prompt's tokens where the block
-ends in the answer to a prompt that is all the group's, else 0.
+ends in the answer to a prompt that is all the group's, else 0. Of prompts with hashed blocks, the first is
+the hashes' chain, and the second less than 0: -1, or -1 less the prompt's tokens for an answer.
 """
 
 
 class PrefixCache(BlockPool):
-    """A pool whose full blocks are found again by content.
+    """A pool whose full blocks are found again by content, ``unit`` blocks at a time.
 
     Only blocks with content have a name here; blank and half-full ones are counts. A sequence's
     first ``CACHED`` blocks have names, in order. ``drop_last``: the last block found is computed
-    anew, as for drafters that read the target's hidden states. ``greedy``: equal prompts have equal
-    answers.
+    anew, as for drafters that read the target's hidden states; it is a whole unit then. ``greedy``:
+    equal prompts have equal answers. A unit is more than a block where a hit needs more than KV: the
+    state of recurrent layers, of which an engine keeps copies at multiples of the unit. A copy is taken
+    to be made wherever a sequence passes one (vLLM's ``--mamba-cache-mode all``; its mode ``align`` cuts
+    prompts there, to the same effect for prompts that are cut), and to take no memory.
     """
 
-    def __init__(self, capacity: int, block_size: int, drop_last: bool = False, greedy: bool = False) -> None:
+    def __init__(
+        self, capacity: int, block_size: int, drop_last: bool = False, greedy: bool = False, unit: int = 1
+    ) -> None:
         super().__init__(capacity)
+        self.unit = unit
         self.block_size, self.drop_last, self.greedy = block_size, drop_last, greedy
         self.found: dict[Key, OrderedDict[int, None]] = {}
         self.keys: dict[int, Key] = {}
@@ -58,7 +66,8 @@ class PrefixCache(BlockPool):
             if blocks is None:
                 break
             run.append(next(iter(blocks)))
-        return run[:-1] if self.drop_last else run
+        units = len(run) // self.unit - self.drop_last
+        return run[: max(units, 0) * self.unit]
 
     def cost_of(self, hits: list[int]) -> int:
         """Free blocks that taking the hits takes."""
@@ -77,10 +86,21 @@ class PrefixCache(BlockPool):
         self.hit_tokens += len(hits) * self.block_size
 
     def _key(self, sequence: Sequence, place: int) -> Key:
+        if sequence.hashes:
+            return self._hashed_key(sequence, place)
         if (place + 1) * self.block_size <= sequence.prefix_tokens:
             return sequence.prefix_group, 0, place
         if self.greedy and sequence.prompt_tokens == sequence.prefix_tokens:
             return sequence.prefix_group, sequence.prompt_tokens, place
+        return -1 - sequence.request, 0, place
+
+    def _hashed_key(self, sequence: Sequence, place: int) -> Key:
+        """The chain of the hashed block in which a block ends; that of the whole prompt for its answer."""
+        end, prompt = (place + 1) * self.block_size, sequence.prompt_tokens
+        if end <= prompt:
+            return sequence.hashes[(end - 1) // sequence.hash_block], -1, place
+        if self.greedy:
+            return sequence.hashes[-1], -1 - prompt, place
         return -1 - sequence.request, 0, place
 
     # -- while it runs -----------------------------------------------------------------------

@@ -216,6 +216,7 @@ class Replica:
         )
         accept = round(self.cost.accept.ns(tokens, n, logits))
         host = round(self.cost.host.ns(tokens, n, logits)) + self.overhead_ns
+        host += self.scheduler.transfer_ns
         return verify, accept, host + self.host.extra_ns(plan) if self.host.more else host
 
     def _accept(self, plan: Plan) -> tuple[Int64, Int64]:

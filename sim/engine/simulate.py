@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import simpy
@@ -16,7 +17,9 @@ from sim.engine.behaviour import Behaviour
 from sim.engine.client import serve
 from sim.engine.config import EngineConfig
 from sim.engine.holes import Holes
-from sim.engine.kv import BlockPool, blocks_in, blocks_in_memory, state_blocks
+from sim.engine.host_memory import HostMemory
+from sim.engine.kv import BlockPool, block_bytes, blocks_in, blocks_in_memory, state_blocks
+from sim.engine.prefill_first import PrefillFirst
 from sim.engine.prefix_cache import PrefixCache
 from sim.engine.replica import Replica
 from sim.engine.scheduler import Scheduler
@@ -68,7 +71,9 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
     r = setup.requests
     rows = int(r.output_tokens.max(initial=1)) + 1
     tree = _tree(policy)
-    scheduler = Scheduler(
+    prompts_first = _prompts_first(behaviour, depth)
+    kind = partial(PrefillFirst, most_in_a_row=engine.max_prefill_steps) if prompts_first else Scheduler
+    scheduler = kind(
         engine,
         pool,
         Arena(engine.max_num_seqs, rows, max(depth, 1), policy.wants_confidence, tree),
@@ -78,7 +83,8 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         lookahead=_lookahead(drafter, depth) if behaviour.lookahead else 0,
         slots=_slots(drafter, depth) if behaviour.draft_slots else 0,
         state_blocks=state,
-        padding=_fixed_depth(policy, depth) if behaviour.pad_new_decodes else 0,
+        padding=_fixed_depth(policy, depth) if behaviour.pad_new_decodes and not prompts_first else 0,
+        host=_host(setup, drafter) if behaviour.preemption == "swap" else None,
     )
     _check_fits(setup, scheduler, depth)
     widest = max(depth + 1, tree.width if tree else 1)
@@ -132,14 +138,33 @@ def _pool(setup: Setup, drafter: Drafter | None, state: int) -> BlockPool:
     blocks = kv_blocks(setup.engine, setup.profile, drafter)
     if not setup.engine.behaviour.prefix_caching:
         return BlockPool(blocks)
-    if state:
+    if state and setup.engine.prefix_unit is None:
         raise InputError(
-            f"prefix_caching is on, and {setup.profile.name} keeps a recurrent state per sequence, whose "
-            "caching is not modelled; set prefix_caching: false"
+            f"prefix_caching is on, and {setup.profile.name} keeps a recurrent state per sequence, which an "
+            "engine caches at some positions only; set prefix_unit to the tokens between them (vLLM names "
+            "them as its attention block size when it starts), or prefix_caching: false"
         )
     drop_last = setup.engine.behaviour.drop_last_hit and _reads_target(drafter)
     greedy = setup.engine.sampling == "greedy"
-    return PrefixCache(blocks, setup.engine.block_size, drop_last, greedy)
+    unit = setup.engine.prefix_unit or setup.engine.block_size
+    return PrefixCache(blocks, setup.engine.block_size, drop_last, greedy, unit // setup.engine.block_size)
+
+
+def _prompts_first(behaviour: Behaviour, depth: int) -> bool:
+    """Whether prompts have steps of their own: always, or because the engine speculates."""
+    return behaviour.prefill == "first" or (depth > 0 and not behaviour.mixed_under_speculation)
+
+
+def _host(setup: Setup, drafter: Drafter | None) -> HostMemory:
+    """Memory that preempted KV is moved to; raises ``InputError`` if nobody knows how large KV is."""
+    engine = setup.engine
+    size = block_bytes(setup.profile, drafter, engine.block_size)
+    if not size:
+        raise InputError(
+            f"preemption: swap moves KV, and {setup.profile.name} does not say how many bytes a token's KV "
+            "has; add kv_bytes_per_token to the profile, or set preemption: recompute"
+        )
+    return HostMemory(engine.swap_space, size, engine.swap_bandwidth)
 
 
 def _fixed_depth(policy: Policy, most: int) -> int:
@@ -218,6 +243,12 @@ def _check_fits(setup: Setup, scheduler: Scheduler, depth: int) -> None:
             f"max_num_batched_tokens {scheduler.budget} leaves no token beside the drafter's "
             f"{scheduler.slots} slots per sequence; raise it"
         )
+    longest_prompt = int(r.prompt_tokens.max(initial=0))
+    if not engine.behaviour.chunked_prefill and longest_prompt > scheduler.budget - scheduler.slots:
+        raise InputError(
+            f"a prompt of {longest_prompt} tokens is not cut to chunks (chunked_prefill: false) and a step "
+            f"takes {scheduler.budget - scheduler.slots}; raise max_num_batched_tokens or set chunked_prefill"
+        )
     if scheduler.cache is not None and scheduler.padding >= scheduler.budget - scheduler.slots:
         raise InputError(
             f"max_num_batched_tokens {scheduler.budget} is less than a padded decode takes: vLLM would let a "
@@ -246,11 +277,13 @@ def collect(setup: Setup, replica: Replica) -> RunRecords:
     order = np.argsort(requests["request"], kind="stable")
     gaps = np.frombuffer(replica.journal.gaps, dtype=np.int64).reshape(-1, 3)
     arrivals = setup.requests.arrival_ns
+    timed_out = setup.requests.timed_out(requests["request"])
     return RunRecords(
         requests={name: values[order] for name, values in requests.items()},
         steps=replica.journal.steps.to_arrays(),
         chunk_gaps=(gaps[:, 0].copy(), gaps[:, 1].copy(), gaps[:, 2].copy()),
-        unfinished=len(arrivals) - len(order),
+        unfinished=len(arrivals) - len(order) - timed_out,
+        timed_out=timed_out,
         classes=setup.requests.classes,
         last_arrival_ns=int(arrivals.max(initial=0)),
         kv_blocks_total=replica.scheduler.pool.capacity,

@@ -72,6 +72,7 @@ def _requests(drawn: Requests, place: Place, longest: int) -> Requests:
         prefix_group=None if drawn.prefix_group is None else drawn.prefix_group[first],
         prefix_tokens=None if prefix is None else _scaled(prefix[first], place.prompts, 0),
         abort_ns=None if drawn.abort_ns is None else drawn.abort_ns[first],
+        timeout_ns=drawn.timeout_ns,
     )
 
 

@@ -99,6 +99,7 @@ def measure(
         **_step_metrics(records, window, work),
         "warmup_requests": float(window.skipped),
         "unfinished_share": records.unfinished_share,
+        "timed_out_share": records.timed_out_share,
     }
     return Metrics({name: found[name] for name in METRICS}, window, judge_stability(records))
 
@@ -148,13 +149,17 @@ def _request_metrics(records: RunRecords, window: Window, slos: Mapping[str, Slo
 
 
 def _rates(records: RunRecords, window: Window, rows: Int64, slos: Mapping[str, Slo]) -> dict[str, float]:
-    """Requests and good requests that finish in the window, per second, and the share that is good."""
+    """Requests and good requests that finish in the window, per second, and the share that is good.
+
+    A request whose client gave up met no limit; the window has the run's share of them.
+    """
     finish = records.requests["finish_ns"]
     done = np.flatnonzero((finish > window.start_ns) & (finish <= window.end_ns))
+    answered = 1 - records.timed_out_share
     return {
         "requests_per_s": _ratio(len(done), window.seconds),
         "goodput_per_s": _ratio(meets_slo(records, done, slos).sum(), window.seconds) if slos else np.nan,
-        "slo_share": _ratio(meets_slo(records, rows, slos).sum(), len(rows)) if slos else np.nan,
+        "slo_share": answered * _ratio(meets_slo(records, rows, slos).sum(), len(rows)) if slos else np.nan,
     }
 
 

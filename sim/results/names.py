@@ -59,6 +59,7 @@ METRICS: Final[dict[str, MetricName]] = {
         MetricName("window_requests", "requests measured"),
         MetricName("warmup_requests", "requests cut as warm-up"),
         MetricName("unfinished_share", "requests unfinished", "", "lower"),
+        MetricName("timed_out_share", "requests timed out", "", "lower"),
     )
 }
 """In the order in which they stand in tables and files."""

@@ -30,6 +30,8 @@ RUN_FILE: Final = "run.json"
 RECORD_FILES: Final = ("requests.parquet", "steps.parquet", "chunk_gaps.parquet")
 _ROW_GROUP: Final = 100_000
 _SCALARS: Final = ("unfinished", "last_arrival_ns", "kv_blocks_total", "max_num_seqs", "replicas")
+_LATER_SCALARS: Final = {"timed_out": 0}
+"""Those that older files lack, with what they mean by it."""
 
 
 def write_run(directory: Path, records: RunRecords, more: Mapping[str, Any] | None = None) -> None:
@@ -44,7 +46,7 @@ def write_run(directory: Path, records: RunRecords, more: Mapping[str, Any] | No
             ("chunk_gaps", {"gap_ns": gaps, "count": counts, "end_ns": ends}),
         ):
             _write_parquet(connection, directory / f"{name}.parquet", columns)
-    scalars = {name: getattr(records, name) for name in _SCALARS}
+    scalars = {name: getattr(records, name) for name in (*_SCALARS, *_LATER_SCALARS)}
     about = {"schema": RUN_SCHEMA, "classes": list(records.classes)} | scalars | dict(more or {})
     write_json(directory / RUN_FILE, about)
 
@@ -63,6 +65,7 @@ def read_run(directory: Path) -> RunRecords:
         chunk_gaps=(gaps["gap_ns"], gaps["count"], gaps["end_ns"]),
         classes=tuple(about["classes"]),
         **{name: about[name] for name in _SCALARS},
+        **{name: about.get(name, default) for name, default in _LATER_SCALARS.items()},
     )
 
 

@@ -20,17 +20,18 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from sim.errors import InputError
 from sim.files import write_whole
 from sim.units import NS_PER_MS, NS_PER_S
+from sim.workload.hashes import MOONCAKE_BLOCK, PromptHashes
 from sim.workload.requests import Requests
 from sim.workload.traces import write_trace
 
-BLOCK: Final = 512
-"""Tokens of a hashed block in Mooncake's own traces (arXiv 2407.00079)."""
+BLOCK: Final = MOONCAKE_BLOCK
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*(\.\w[\w-]*)+")
 """File names that YAML reads as they stand."""
 
@@ -123,8 +124,12 @@ def lines(requests: Requests, dialect: Dialect, block: int = BLOCK) -> Iterator[
 def hash_ids(requests: Requests, block: int) -> Iterator[list[int]]:
     """Hashes of every prompt's started blocks: those of its prefix group, then its own.
 
-    Only whole blocks are shared: a prefix that ends inside one is shortened to where it begins.
+    Only whole blocks are shared: a prefix that ends inside one is shortened to where it begins. Prompts
+    that came with hashes keep what they share.
     """
+    if requests.hashes is not None:
+        yield from _hashed_anew(requests, requests.hashes, block)
+        return
     shared: dict[tuple[int, int], int] = {}
     unused = 0
     for number, prompt in enumerate(requests.prompt_tokens.tolist()):
@@ -140,6 +145,17 @@ def hash_ids(requests: Requests, block: int) -> Iterator[list[int]]:
             hashes.append(unused)
             unused += 1
         yield hashes
+
+
+def _hashed_anew(requests: Requests, hashes: PromptHashes, block: int) -> Iterator[list[int]]:
+    """Hashes over blocks of another size; two prompts share a block that is the same in both, so far."""
+    known: dict[tuple[int, int], int] = {}
+    unused = count(-1, -1)
+    for number, prompt in enumerate(requests.prompt_tokens.tolist()):
+        chains = hashes.prompt(number)
+        ends = [min((place + 1) * block, prompt) for place in range(-(-prompt // block))]
+        keys = [(chains[(end - 1) // hashes.block] if chains else next(unused), end) for end in ends]
+        yield [known.setdefault(key, len(known)) for key in keys]
 
 
 def _decimal(ns: int, dialect: Dialect) -> str:

@@ -27,4 +27,6 @@ def as_sent(requests: Requests, records: RunRecords) -> Requests:
         prefix_group=None if requests.prefix_group is None else requests.prefix_group[numbers],
         prefix_tokens=None if requests.prefix_tokens is None else requests.prefix_tokens[numbers],
         abort_ns=None,
+        hashes=None if requests.hashes is None else requests.hashes.picked(numbers),
+        timeout_ns=None,
     )

@@ -176,7 +176,8 @@ class TraceArrival(_Arrival):
     Times are jittered (uniform in [0, jitter), for clocks that tick coarsely), then multiplied by
     ``time_scale`` (0.5 doubles the rate) or by whatever gives a mean rate of ``request_rate``.
     ``limit`` stops reading after so many requests. ``drop_failed`` leaves out rows without input
-    or output tokens; otherwise they count as one token.
+    or output tokens; otherwise they count as one token. ``hash_block`` is the tokens of a hashed block
+    where rows have ``hash_ids``; without it 512, or the power of two that fits the prompts.
     """
 
     process: Literal["trace"]
@@ -187,6 +188,7 @@ class TraceArrival(_Arrival):
     jitter: DurationNs = 0
     limit: PositiveInt | None = None
     drop_failed: bool = True
+    hash_block: PositiveInt | None = None
 
     @model_validator(mode="after")
     def _one_scale(self) -> Self:

@@ -35,6 +35,8 @@ def build_requests(config: WorkloadConfig, seed: int, locate: Locate) -> Request
         requests = _replayed(config, config.arrival, seed, locate)
     else:
         requests = _drawn(config, seed, locate)
+    if config.timeout is not None:
+        requests = replace(requests, timeout_ns=config.timeout)
     if not len(requests):
         raise InputError("the workload has no request; give a longer duration or a higher request_rate")
     return requests
@@ -105,7 +107,8 @@ def _prefixes(config: WorkloadConfig, seed: int, class_id: Int64) -> tuple[Int64
 
 
 def _replayed(config: WorkloadConfig, arrival: TraceArrival, seed: int, locate: Locate) -> Requests:
-    requests = read_trace(locate(arrival.path), arrival.format, arrival.limit, arrival.drop_failed)
+    path, form = locate(arrival.path), arrival.format
+    requests = read_trace(path, form, arrival.limit, arrival.drop_failed, arrival.hash_block)
     requests = _classified(requests, config.classes, seed, arrival.path)
     requests = _rescaled(_jittered(requests, arrival.jitter, seed), arrival)
     if arrival.max_concurrency is not None:
@@ -168,4 +171,5 @@ def _picked(requests: Requests, order: Int64, arrival_ns: Int64) -> Requests:
         class_id=requests.class_id[order],
         prefix_group=None if requests.prefix_group is None else requests.prefix_group[order],
         prefix_tokens=None if requests.prefix_tokens is None else requests.prefix_tokens[order],
+        hashes=None if requests.hashes is None else requests.hashes.picked(order),
     )

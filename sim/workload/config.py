@@ -69,6 +69,12 @@ class WorkloadConfig(Config):
     num_requests: PositiveInt | None = None
     duration: DurationNs | None = Field(default=None, gt=0)
     classes: tuple[RequestClass, ...] = ()
+    timeout: DurationNs | None = Field(
+        default=None,
+        gt=0,
+        description="how long a client waits for its whole answer, from the intended arrival, in a closed "
+        "loop from sending; then it gives up",
+    )
 
     @model_validator(mode="after")
     def _an_end(self) -> Self:

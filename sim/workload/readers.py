@@ -29,19 +29,28 @@ class Row(NamedTuple):
     class_id: int = 0
     prefix_group: int = -1
     prefix_tokens: int = 0
+    hashes: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All but the hashes, in order."""
+        arrival_ns, prompt, output, class_id, group, shared, _ = self
+        return arrival_ns, prompt, output, class_id, group, shared
 
 
 @dataclass(frozen=True)
 class Recording:
     """Rows in file order, and what the file says about all of them.
 
-    ``from_zero``: times count from the start of the run; otherwise from the earliest row.
+    ``from_zero``: times count from the start of the run; otherwise from the earliest row. ``hash_block``:
+    tokens of a hashed block, where the file says so.
     """
 
     rows: Iterator[Row]
     classes: tuple[str, ...] = ("default",)
     max_concurrency: int | None = None
     from_zero: bool = False
+    hash_block: int | None = None
 
 
 Reader = Callable[[Path, Problems], Recording]
@@ -140,7 +149,7 @@ def burstgpt(path: Path, problems: Problems) -> Recording:
 
 
 def mooncake(path: Path, problems: Problems) -> Recording:
-    """Mooncake traces (JSONL; milliseconds). Prefix hashes are not read."""
+    """Mooncake traces (JSONL; milliseconds), with the hashes of prompts where rows have them."""
     return _token_lengths(path, problems, NS_PER_MS)
 
 
@@ -154,9 +163,21 @@ def _token_lengths(path: Path, problems: Problems, ns_per_unit: int) -> Recordin
 
     def parse(row: dict[str, Any]) -> Row:
         arrival_ns = scaled_ns(row[keys[0]], keys[0], ns_per_unit)
-        return Row(arrival_ns, whole(row[keys[1]], keys[1]), whole(row[keys[2]], keys[2]))
+        lengths = whole(row[keys[1]], keys[1]), whole(row[keys[2]], keys[2])
+        return Row(arrival_ns, *lengths, hashes=_hashes(row))
 
     return Recording(_parsed(_json_rows(path, problems, keys), parse, problems))
+
+
+def _hashes(row: dict[str, Any]) -> tuple[int, ...]:
+    """Hashes of a prompt's blocks, if the row has any."""
+    hashes = row.get("hash_ids")
+    if hashes is None:
+        return ()
+    good = isinstance(hashes, list) and all(type(each) is int and abs(each) < 2**63 for each in hashes)
+    if not good:
+        raise ValueError(f"hash_ids is {str(hashes)[:40]}; it must be a list of whole numbers")
+    return tuple(hashes)
 
 
 def leadline(path: Path, problems: Problems) -> Recording:
@@ -165,13 +186,13 @@ def leadline(path: Path, problems: Problems) -> Recording:
     classes = header.get("classes", ["default"])
     if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
         raise problems.fail(1, f"classes is {classes!r}; it must be a list of names")
-    concurrency = _concurrency(header.get("max_concurrency"), problems)
+    concurrency = _positive(header.get("max_concurrency"), "max_concurrency", problems)
     keys = ("arrival_ns", "prompt_tokens", "output_tokens")
     ids = {name: i for i, name in enumerate(classes)}
 
     def parse(row: dict[str, Any]) -> Row:
         times_and_lengths = whole_ns(row, keys[0]), whole(row[keys[1]], keys[1]), whole(row[keys[2]], keys[2])
-        return Row(*times_and_lengths, _class(row), *_prefix(row))
+        return Row(*times_and_lengths, _class(row), *_prefix(row), _hashes(row))
 
     def _class(row: dict[str, Any]) -> int:
         name = row.get("class", classes[0])
@@ -180,7 +201,8 @@ def leadline(path: Path, problems: Problems) -> Recording:
         return ids[name]
 
     rows = _parsed(_json_rows(path, problems, keys, first=2), parse, problems)
-    return Recording(rows, tuple(classes), concurrency, from_zero=True)
+    block = _positive(header.get("hash_block"), "hash_block", problems)
+    return Recording(rows, tuple(classes), concurrency, from_zero=True, hash_block=block)
 
 
 def _prefix(row: dict[str, Any]) -> tuple[int, int]:
@@ -214,10 +236,10 @@ def _header(path: Path, problems: Problems) -> dict[str, Any]:
     return dict(header)
 
 
-def _concurrency(value: object, problems: Problems) -> int | None:
+def _positive(value: object, name: str, problems: Problems) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    raise problems.fail(1, f"max_concurrency is {value!r}; it must be a positive whole number or null")
+    raise problems.fail(1, f"{name} is {value!r}; it must be a positive whole number or null")
 
 
 def vllm_bench(path: Path, problems: Problems) -> Recording:
@@ -238,7 +260,8 @@ def vllm_bench(path: Path, problems: Problems) -> Recording:
     if len(set(sizes)) != 1:
         raise problems.fail(1, f"the per-request lists have {sizes} entries; they must be equally long")
     rows = _parsed(((1, row) for row in enumerate(zip(*columns, strict=True))), _bench_row, problems)
-    return Recording(rows, max_concurrency=_concurrency(run.get("max_concurrency"), problems))
+    most = _positive(run.get("max_concurrency"), "max_concurrency", problems)
+    return Recording(rows, max_concurrency=most)
 
 
 def _bench_row(row: tuple[int, tuple[Any, ...]]) -> Row:

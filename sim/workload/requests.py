@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import SimulationError
+from sim.workload.hashes import PromptHashes
 
 Int64 = NDArray[np.int64]
 
@@ -24,9 +25,11 @@ class Requests:
 
     Prompts of one ``prefix_group`` (from 0; -1: none) have equal first tokens: two of them share as
     many as the smaller of their ``prefix_tokens``, at most the whole prompt. Both are ``None`` when
-    no prompts share anything; only an engine with prefix caching minds. ``abort_ns`` is when the
+    no prompts share anything; only an engine with prefix caching minds. ``hashes`` tells prompts apart
+    by hashed blocks instead. ``abort_ns`` is when the
     client of a request goes away if it has no full answer by then (-1: never); such a request is not
-    among the finished ones.
+    among the finished ones. ``timeout_ns`` is how long a client waits for the whole answer, from the
+    intended arrival, in a closed loop from sending; then it gives the request up.
     """
 
     arrival_ns: Int64
@@ -38,11 +41,15 @@ class Requests:
     prefix_group: Int64 | None = None
     prefix_tokens: Int64 | None = None
     abort_ns: Int64 | None = None
+    hashes: PromptHashes | None = None
+    timeout_ns: int | None = None
 
     def __post_init__(self) -> None:
         sizes = {len(a) for a in (self.arrival_ns, self.prompt_tokens, self.output_tokens, self.class_id)}
         if len(sizes) != 1:
             raise SimulationError(f"request arrays differ in length: {sorted(sizes)}")
+        if self.hashes is not None and len(self.hashes) != len(self):
+            raise SimulationError(f"{len(self.hashes)} hashed prompts for {len(self)} requests")
         if len(self) and (
             np.any(np.diff(self.arrival_ns) < 0)
             or self.arrival_ns[0] < 0
@@ -58,6 +65,22 @@ class Requests:
         group = int(self.prefix_group[request])
         shared = min(int(self.prefix_tokens[request]), int(self.prompt_tokens[request]))
         return group, shared if group >= 0 else 0
+
+    @property
+    def closed_loop(self) -> bool:
+        """Whether no arrival is intended: every request is wanted at 0 and sent when a place is free."""
+        return self.max_concurrency is not None and not self.arrival_ns.any()
+
+    def timed_out(self, finished: Int64) -> int:
+        """How many requests were given up after the timeout, by the numbers of those that finished."""
+        if self.timeout_ns is None:
+            return 0
+        missing = np.ones(len(self), dtype=np.bool_)
+        missing[finished] = False
+        if self.abort_ns is None:
+            return int(missing.sum())
+        waited = (self.abort_ns < 0) | (self.abort_ns > self.arrival_ns + self.timeout_ns)
+        return int((missing & waited).sum())
 
     def __len__(self) -> int:
         return len(self.arrival_ns)

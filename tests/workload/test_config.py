@@ -120,7 +120,7 @@ def test_a_scenario_may_say_more_about_its_classes() -> None:
 def test_the_vocabulary_has_a_json_schema() -> None:
     """Editors can complete every process and length type, and a bare number is a length."""
     schema = WorkloadConfig.model_json_schema()
-    keys = {"arrival", "lengths", "prefix", "num_requests", "duration", "classes"}
+    keys = {"arrival", "lengths", "prefix", "num_requests", "duration", "classes", "timeout"}
     assert set(schema["properties"]) == keys
     assert schema["$defs"]["Lengths"]["properties"]["input"]["anyOf"][0]["type"] == "integer"
     assert "from" in schema["$defs"]["ProfileArrival"]["required"]
