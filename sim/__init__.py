@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from sim.api import Results, Scenario, check, load, open_results, run, run_part
+    from sim.api import Ablation, Results, Scenario, ablate, check, load, open_results, run, run_part
 
 __version__ = "0.1.0"
-__all__ = ["Results", "Scenario", "check", "load", "open_results", "run", "run_part"]
+__all__ = ["Ablation", "Results", "Scenario", "ablate", "check", "load", "open_results", "run", "run_part"]
 _PUBLIC: Final = frozenset(__all__)
 
 

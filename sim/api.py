@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from sim.ablation.run import ablate_scenario
+from sim.ablation.shares import Ablation
 from sim.errors import InputError
+from sim.explain.table import preset_of
 from sim.scenario.choose import Choice, choose
 from sim.scenario.lint import lint
 from sim.scenario.load import Loaded, check_document, find_scenario, read_scenario
@@ -17,7 +20,7 @@ from sim.sweep.results import Results
 from sim.sweep.run import Shard, run_scenario, run_shard
 from sim.sweep.saved import open_results, save
 
-__all__ = ["Results", "Scenario", "check", "load", "open_results", "run", "run_part"]
+__all__ = ["Ablation", "Results", "Scenario", "ablate", "check", "load", "open_results", "run", "run_part"]
 
 Source = str | Path | Mapping[str, Any] | Scenario
 """A scenario's file, a shipped scenario's name, the same as plain data, or one that was loaded."""
@@ -69,10 +72,7 @@ def run(
     that folder and what is there already is not run again. ``progress`` is called with
     (finished, total) runs.
     """
-    if jobs < 1:
-        raise InputError(f"jobs is {jobs}; it must be 1 or more")
-    if executor not in get_args(Kind):
-        raise InputError(f"executor is {executor!r}; it must be one of {', '.join(get_args(Kind))}")
+    _check_workers(jobs, executor)
     folder = None if out is None else Path(out)
     results = run_scenario(
         load(scenario, settings, **chosen), jobs, folder, progress=progress, workers=executor
@@ -80,6 +80,31 @@ def run(
     if folder is not None:
         save(results, folder)
     return results
+
+
+def ablate(
+    scenario: Source,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    against: str = "ideal",
+    switches: Sequence[str] | None = None,
+    jobs: int = 1,
+    executor: Kind = "local",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    **chosen: Any,
+) -> Ablation:
+    """What each mechanism of the engine is worth in a scenario.
+
+    Runs it as it stands, with each switch in which its engine differs from the preset ``against`` set as
+    there, one at a time, and with all of them; limits and memory stay. ``switches`` keeps some of them.
+    The rest is as for ``run``.
+    """
+    if isinstance(switches, str):
+        switches = [switches]
+    _check_workers(jobs, executor)
+    return ablate_scenario(
+        load(scenario, settings, **chosen), preset_of(against), switches, jobs, progress, executor
+    )
 
 
 def run_part(
@@ -95,6 +120,14 @@ def run_part(
 ) -> Shard:
     """Make one of ``parts`` shares of the runs, counted from 1; ``run`` on the same folder compares them."""
     return run_shard(load(scenario, settings, **chosen), part, parts, Path(out), jobs=jobs, workers=executor)
+
+
+def _check_workers(jobs: int, executor: Kind) -> None:
+    """Raise ``InputError`` for workers that there cannot be."""
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}; it must be 1 or more")
+    if executor not in get_args(Kind):
+        raise InputError(f"executor is {executor!r}; it must be one of {', '.join(get_args(Kind))}")
 
 
 def _read(source: Source, settings: Mapping[str, Any] | None = None) -> Loaded:

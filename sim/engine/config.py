@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from sim.engine.behaviour import Behaviour, BehaviourSettings
-from sim.engine.presets import PRESETS, PresetName
+from sim.engine.presets import ENGINES, PRESETS, PresetName
 from sim.units import Bytes, BytesPerS, DurationNs
 
 
@@ -78,6 +79,15 @@ class EngineConfig(BehaviourSettings):
         default=None, description="how tokens are sampled; a profile measured otherwise is warned of"
     )
     step_overhead: DurationNs = Field(default=0, description="extra host time of every step")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limits_of_the_engine(cls, data: Any) -> Any:
+        """Limits that are not set are the preset's, where its engine has other defaults."""
+        if not isinstance(data, Mapping) or data.get("preset") not in tuple(ENGINES):
+            return data
+        defaults = {name: field.default for name, field in cls.model_fields.items()}
+        return {**ENGINES[data["preset"]].limits_beside(data, defaults), **data}
 
     @model_validator(mode="after")
     def _units_of_whole_blocks(self) -> Self:

@@ -160,7 +160,8 @@ class Drafting:
     def _padded(self, depths: Depths, survivors: Int64 | None) -> int:
         """The largest of the depths, what each sequence lacks of it noted as its pads."""
         most = int(np.max(depths, initial=0))
-        self.batch.a[PADS, : self.batch.n if survivors is None else survivors] = most - depths
+        columns = slice(self.batch.n) if survivors is None else survivors
+        self.batch.a[PADS, columns] = most - depths
         return most
 
     def _rows(self, row: int, survivors: Int64 | None) -> Int64:

@@ -28,7 +28,7 @@ class AtLeast(NamedTuple):
 
 @dataclass(frozen=True)
 class EnginePreset:
-    """One engine: every switch of ``Behaviour``, and the limits whose defaults differ from ``EngineConfig``'s.
+    """One engine: every switch of ``Behaviour``, and limits whose defaults are the engine's own.
 
     ``engine`` is its name and ``version`` what was read; ``about`` is one sentence for lists.
     """
@@ -39,10 +39,11 @@ class EnginePreset:
     switches: Mapping[str, Sourced]
     limits: Mapping[str, Sourced] = field(default_factory=dict)
 
-    def behaviour(self, base: Behaviour) -> Behaviour:
-        """The switches as the scheduler reads them; ``base`` has those that are not named here."""
+    @property
+    def behaviour(self) -> Behaviour:
+        """The switches as the scheduler reads them; ``ValidationError`` names one that has no value."""
         known = {name: each.value for name, each in self.switches.items() if name in Behaviour.model_fields}
-        return base.model_copy(update=known)
+        return Behaviour(**known)
 
     def limits_beside(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's limits that ``given`` does not set; those that follow another are worked out.

@@ -33,6 +33,7 @@ _VALUES: Final[dict[str, Any]] = {
     "varying_depth_graphs": "kept",
     "capture_multiples": False,
     "overlap_host": False,
+    "async_scheduling": False,
     "stale_decisions": 0,
     "pad_depths": False,
     "drafter_limit_stops_all": False,

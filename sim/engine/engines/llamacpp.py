@@ -44,16 +44,16 @@ LLAMACPP: Final = EnginePreset(
         "chunked_prefill": Sourced(True, f"{_SERVER}, pre_decode: prompts fill what is left of n_batch"),
         "reserved_output": Sourced(
             1.0,
-            f"here: llama.cpp never preempts; where memory runs out its requests fail ({_SERVER}, decode), here "
-            "they wait",
+            f"here: llama.cpp preempts nobody; requests without memory fail ({_SERVER}, decode), "
+            "here they wait",
         ),
         "preemption": Sourced("recompute", "here: reserved_output leaves nothing to preempt"),
         "victim": Sourced("last", "here: reserved_output leaves nothing to preempt"),
         "requeue": Sourced("front", "here: reserved_output leaves nothing to preempt"),
         "graphs": Sourced(
             "full_decode_only",
-            "nearest: ggml/src/ggml-cuda/ggml-cuda.cu, ggml_backend_cuda_graph_compute: a shape that comes twice "
-            "in a row runs in a graph; the first two steps of each shape are eager, which is not modelled",
+            "nearest: ggml/src/ggml-cuda/ggml-cuda.cu, ggml_backend_cuda_graph_compute: a shape that comes "
+            "twice in a row runs in a graph; that its first two steps are eager is not modelled",
         ),
         "varying_depth_graphs": Sourced(
             "kept", "ggml/src/ggml-cuda/ggml-cuda.cu: nothing is captured for depths"
@@ -62,6 +62,7 @@ LLAMACPP: Final = EnginePreset(
         "overlap_host": Sourced(
             False, f"{_SERVER}, decode: llama_synchronize before the sampling of every batch with outputs"
         ),
+        "async_scheduling": Sourced(False, f"{_SERVER}, update_slots: one batch after the other"),
         "stale_decisions": Sourced(0, f"{_SERVER}, pre_decode: drafts follow the sampled tokens"),
         "pad_depths": Sourced(False, f"{_SERVER}, handle_last_sampled_token: a slot's own drafts"),
         "drafter_limit_stops_all": Sourced(False, f"{_SERVER}, get_n_draft_max: each slot for itself"),

@@ -92,6 +92,9 @@ SGLANG: Final = EnginePreset(
             True, "srt/model_executor/runner/decode_cuda_graph_runner.py: batch sizes of full width"
         ),
         "overlap_host": Sourced(True, "srt/arg_groups/fields/schedule.py: disable_overlap_schedule is off"),
+        "async_scheduling": Sourced(
+            True, f"{_SCHEDULER}, event_loop_overlap: the next batch is made before results are read"
+        ),
         "stale_decisions": Sourced(
             1, f"{_SCHEDULER}, event_loop_overlap: results are read while the next step runs"
         ),

@@ -43,8 +43,8 @@ TRTLLM: Final = EnginePreset(
         "drop_last_hit": Sourced(False, "not found; none"),
         "capture_sizes": Sourced(
             CAPTURE_SIZES,
-            f"nearest: {_ARGS}, _generate_cuda_graph_batch_sizes with enable_padding; without it (the default) "
-            "batches of other sizes than the captured ones run eagerly",
+            f"nearest: {_ARGS}, _generate_cuda_graph_batch_sizes with enable_padding; without it, as by "
+            "default, batches of other sizes than the captured ones run eagerly",
         ),
         "prefill": Sourced(
             "mixed", "docs/source/features/paged-attention-ifb-scheduler.md: in-flight batching"
@@ -53,7 +53,8 @@ TRTLLM: Final = EnginePreset(
         "chunked_prefill": Sourced(False, f"{_ARGS}: enable_chunked_prefill is off"),
         "reserved_output": Sourced(
             1.0,
-            f"{_ARGS}, SchedulerConfig: GUARANTEED_NO_EVICT; {_SCHEDULER}, get_remaining_blocks_to_completion",
+            f"{_ARGS}, SchedulerConfig: GUARANTEED_NO_EVICT; "
+            f"{_SCHEDULER}, get_remaining_blocks_to_completion",
         ),
         "preemption": Sourced("recompute", "GUARANTEED_NO_EVICT: never needed"),
         "victim": Sourced("last", "GUARANTEED_NO_EVICT: never needed"),
@@ -68,6 +69,9 @@ TRTLLM: Final = EnginePreset(
             True, "tensorrt_llm/_torch/pyexecutor/cuda_graph_runner.py: batch sizes of full width"
         ),
         "overlap_host": Sourced(True, f"{_ARGS}: disable_overlap_scheduler is off"),
+        "async_scheduling": Sourced(
+            True, "docs/source/features/overlap-scheduler.md: one extra decoding step"
+        ),
         "stale_decisions": Sourced(1, "docs/source/features/overlap-scheduler.md: one extra decoding step"),
         "pad_depths": Sourced(True, f"{_DRAFTER}, pad_draft_tokens_for_cuda_graph"),
         "drafter_limit_stops_all": Sourced(False, "not found; as vllm_v1"),

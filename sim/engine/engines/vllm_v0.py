@@ -71,6 +71,9 @@ VLLM_V0: Final = EnginePreset(
         "overlap_host": Sourced(
             False, "vllm/config.py, verify_async_output_proc: off with a speculative_config"
         ),
+        "async_scheduling": Sourced(
+            False, "vllm/config.py, verify_async_output_proc: off with a speculative_config"
+        ),
         "stale_decisions": Sourced(0, f"{_WORKER}, _should_disable_all_speculation: this step's queue"),
         "pad_depths": Sourced(False, f"{_WORKER}, split_batch_by_proposal_len: 0 or k drafts each"),
         "drafter_limit_stops_all": Sourced(False, f"{_TOP1}, _split_by_proposal_len: each for itself"),

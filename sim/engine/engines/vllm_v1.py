@@ -88,6 +88,10 @@ VLLM_V1: Final = EnginePreset(
             f"here: on by default in vLLM ({_CONFIG}, async_scheduling); composed profiles state the host "
             "time that is left to see",
         ),
+        "async_scheduling": Sourced(
+            False,
+            f"here: on by default since 0.14 ({_CONFIG}, async_scheduling); off, as in the recordings",
+        ),
         "stale_decisions": Sourced(
             0, f"{_SCHEDULER}, schedule: the depth is looked up from this step's batch"
         ),
