@@ -81,8 +81,8 @@ def reasons(scenario: Scenario, setup: Setup) -> Iterator[str]:
     """Everything about a cell that the reference engine cannot do, and what to do about it."""
     if len(scenario.policies) < 2:
         yield "policies: lists one; two or more can be compared"
-    if scenario.fleet.replicas > 1:
-        yield f"fleet: has {scenario.fleet.replicas} replicas; one engine runs here, remove it"
+    if scenario.fleet.count > 1 or not scenario.fleet.plain:
+        yield f"fleet: has {scenario.fleet.count} replicas; one engine runs here, remove it"
     yield from (reason for policy in scenario.policies for reason in _policy_reasons(policy))
     if any(config is not None and config.match is not None for config in scenario.acceptances):
         yield "acceptance.match: is of look-up drafters; remove it"

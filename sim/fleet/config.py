@@ -175,10 +175,9 @@ class FleetConfig(Config):
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but a counting router is about: no roles, scaling, events or lockstep."""
+        """Whether it is a number of equal replicas behind a router that counts, and nothing more."""
         moved = self.scale is not None or self.events or self.lockstep
-        apart = any(group.role != "both" or group.scale is not None for group in self.groups)
-        return self.router in get_args(RouterName) and not moved and not apart
+        return isinstance(self.replicas, int) and self.router in get_args(RouterName) and not moved
 
     def title(self, number: int) -> str:
         """Name of one group."""

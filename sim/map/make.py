@@ -59,9 +59,9 @@ def build(
     ``progress`` is called with (points done, points wanted at most). Raises ``InputError`` where an
     axis does not fit the scenario, or the scenario is of several replicas.
     """
-    if scenario.fleet.replicas > 1:
+    if scenario.fleet.count > 1 or not scenario.fleet.plain:
         raise InputError(
-            f"fleet: {scenario.fleet.replicas} replicas, and a map is of one replica; remove fleet from the "
+            f"fleet: {scenario.fleet.count} replicas, and a map is of one replica; remove fleet from the "
             "scenario, and state loads as one replica's share"
         )
     plan = plan_of(scenario)

@@ -18,7 +18,7 @@ from sim.results.names import METRICS, STATISTICS
 from sim.results.run_records import Columns, Int64, RunRecords
 from sim.results.stability import Stability, judge_stability
 from sim.results.window import Warmup, Window, measured_requests, measured_window
-from sim.units import NS_PER_MS, Config, DurationNs
+from sim.units import NS_PER_MS, NS_PER_S, Config, DurationNs
 
 Float64 = NDArray[np.float64]
 PERCENTILES: Final = (50, 90, 99)
@@ -99,6 +99,7 @@ def measure(
         **_step_metrics(records, window, work),
         "warmup_requests": float(window.skipped),
         "unfinished_share": records.unfinished_share,
+        **_fleet_metrics(records),
         "timed_out_share": records.timed_out_share,
     }
     return Metrics({name: found[name] for name in METRICS}, window, judge_stability(records))
@@ -200,8 +201,8 @@ def _step_metrics(
         "depth_flips_per_s": _ratio(_flips(columns), window.seconds),
         "output_tokens_per_s": _ratio(emitted, window.seconds),
         "preemptions": float(columns["preempted"].sum()),
-        "kv_peak_share": _ratio(columns["kv_blocks"].max(initial=0), records.kv_blocks_total),
-        "busy_share": _busy_share(records.steps, window) / records.replicas,
+        "kv_peak_share": _kv_peak(columns, records),
+        "busy_share": _busy_share(records, window),
         **{
             name: np.nan if values is None else _ratio(values[inside].sum(), emitted)
             for name, values in work.items()
@@ -237,10 +238,45 @@ def _flips(steps: Columns) -> int:
     return int(np.count_nonzero(changed))
 
 
-def _busy_share(steps: Columns, window: Window) -> float:
-    start = np.maximum(steps["start_ns"], window.start_ns)
-    end = np.minimum(steps["end_ns"], window.end_ns)
-    return _ratio(np.maximum(end - start, 0).sum(), window.end_ns - window.start_ns)
+def _busy_share(records: RunRecords, window: Window) -> float:
+    """Time in steps over the time for which replicas were paid."""
+    start = np.maximum(records.steps["start_ns"], window.start_ns)
+    end = np.minimum(records.steps["end_ns"], window.end_ns)
+    busy = np.maximum(end - start, 0).sum()
+    if records.fleet is not None:
+        return _ratio(busy, float(records.fleet.paid_ns(window.start_ns, window.end_ns).sum()))
+    return _ratio(busy, window.end_ns - window.start_ns) / records.replicas
+
+
+def _kv_peak(steps: Columns, records: RunRecords) -> float:
+    """Largest share of its blocks that a replica held; replicas may differ in how many they have."""
+    total: float | Int64 = records.kv_blocks_total
+    if records.fleet is not None:
+        total = records.fleet.kv_blocks[steps["replica"]]
+    return float((steps["kv_blocks"] / total).max(initial=0)) if records.kv_blocks_total else float("nan")
+
+
+def _fleet_metrics(records: RunRecords) -> dict[str, float]:
+    """What failures cost, and for how long replicas were paid, over the whole run."""
+    fleet = records.fleet
+    if fleet is not None:
+        mean = _ratio(float(fleet.paid_ns().sum()), fleet.end_ns)
+        return {
+            "failed_share": records.failed_share,
+            "retries": float(fleet.retried),
+            "replicas_mean": mean,
+            "replica_hours": fleet.replica_hours,
+            "gpu_hours": fleet.gpu_hours,
+        }
+    end_ns = int(records.requests["finish_ns"].max(initial=0))
+    hours = records.replicas * end_ns / NS_PER_S / 3600
+    return {
+        "failed_share": 0.0,
+        "retries": 0.0,
+        "replicas_mean": float(records.replicas),
+        "replica_hours": hours,
+        "gpu_hours": np.nan,
+    }
 
 
 def _summary(name: str, values_ns: Float64) -> dict[str, float]:

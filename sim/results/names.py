@@ -59,6 +59,11 @@ METRICS: Final[dict[str, MetricName]] = {
         MetricName("window_requests", "requests measured"),
         MetricName("warmup_requests", "requests cut as warm-up"),
         MetricName("unfinished_share", "requests unfinished", "", "lower"),
+        MetricName("failed_share", "requests failed", "", "lower"),
+        MetricName("retries", "requests sent again", "", "lower"),
+        MetricName("replicas_mean", "replicas"),
+        MetricName("replica_hours", "replica hours", "h", "lower"),
+        MetricName("gpu_hours", "GPU hours", "h", "lower"),
         MetricName("timed_out_share", "requests timed out", "", "lower"),
     )
 }

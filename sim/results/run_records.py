@@ -83,6 +83,11 @@ class RunRecords:
         """Requests whose clients got an error, of the unfinished ones."""
         return self.fleet.failed if self.fleet else 0
 
+    @property
+    def failed_share(self) -> float:
+        """Share of the run's requests whose clients got an error."""
+        return self.failed / max(1, self._sent)
+
 
 def _check_columns(table: str, columns: Columns, names: tuple[str, ...]) -> None:
     missing = [name for name in names if name not in columns]

@@ -21,6 +21,7 @@ import numpy as np
 
 from sim.errors import InputError
 from sim.results.compare import Cell, Comparison, Difference, PolicyResult, against, best_policy
+from sim.results.fleet_record import FleetRecord
 from sim.results.names import METRICS
 from sim.results.run_records import Columns, RunRecords
 
@@ -48,6 +49,8 @@ def write_run(directory: Path, records: RunRecords, more: Mapping[str, Any] | No
             _write_parquet(connection, directory / f"{name}.parquet", columns)
     scalars = {name: getattr(records, name) for name in (*_SCALARS, *_LATER_SCALARS)}
     about = {"schema": RUN_SCHEMA, "classes": list(records.classes)} | scalars | dict(more or {})
+    if records.fleet is not None:
+        about["fleet"] = records.fleet.to_json()
     write_json(directory / RUN_FILE, about)
 
 
@@ -64,6 +67,7 @@ def read_run(directory: Path) -> RunRecords:
         steps=steps,
         chunk_gaps=(gaps["gap_ns"], gaps["count"], gaps["end_ns"]),
         classes=tuple(about["classes"]),
+        fleet=FleetRecord.from_json(about["fleet"]) if "fleet" in about else None,
         **{name: about[name] for name in _SCALARS},
         **{name: about.get(name, default) for name, default in _LATER_SCALARS.items()},
     )

@@ -18,6 +18,7 @@ from sim.policies.config import Bounds
 from sim.policies.custom import CustomConfig
 from sim.results.window import RequestsCut
 from sim.scenario import catalogue
+from sim.scenario.fleet_checks import fleet_findings, group_findings
 from sim.scenario.model import Scenario, speculates
 from sim.scenario.nodes import Finding, KeyPath
 from sim.scenario.own_policy import own_policy_problem
@@ -222,6 +223,14 @@ def _measured(scenario: Scenario, files: Files) -> Findings:
         yield Finding(("run", "warmup", "requests"), message)
 
 
+def _fleet(scenario: Scenario, files: Files) -> Findings:
+    yield from fleet_findings(scenario)
+
+
+def _groups(scenario: Scenario, files: Files) -> Findings:
+    yield from group_findings(scenario, files.profile)
+
+
 CHECKS: Final[tuple[tuple[Callable[[Scenario, Files], Findings], frozenset[str]], ...]] = (
     (_profiles, frozenset({"profile", "profiles"})),
     (_drafter, frozenset({"profile", "profiles", "drafter", "policies"})),
@@ -233,6 +242,8 @@ CHECKS: Final[tuple[tuple[Callable[[Scenario, Files], Findings], frozenset[str]]
     (_workload_files, frozenset({"workload"})),
     (_traces, frozenset({"workload", "acceptance"})),
     (_measured, frozenset({"workload", "slo", "run"})),
+    (_fleet, frozenset({"fleet", "engine"})),
+    (_groups, frozenset({"fleet", "engine", "profile", "drafter", "policies", "acceptance", "workload"})),
 )
 
 

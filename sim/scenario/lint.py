@@ -20,6 +20,7 @@ from sim.errors import Problem
 from sim.policies.config import PolicyConfig
 from sim.results.window import RequestsCut, TimeCut
 from sim.scenario.estimate import Load, load_of, running
+from sim.scenario.fleet_checks import fleet_lint
 from sim.scenario.load import Loaded
 from sim.scenario.model import Cell, Scenario
 from sim.scenario.nodes import Finding, KeyPath
@@ -51,14 +52,14 @@ class _View:
     def load(self) -> Load:
         """The cell's requests, at the rate of one replica."""
         load = load_of(self.scenario.workload, self.scenario.locate)
-        return replace(load, rate_per_s=load.rate_per_s / self.scenario.fleet.replicas)
+        return replace(load, rate_per_s=load.rate_per_s / self.scenario.fleet.serving)
 
     @property
     def cap(self) -> int:
         """The most requests that can run at once on one replica."""
         clients = self.scenario.workload.arrival.max_concurrency
         most = self.scenario.engine.max_num_seqs
-        return most if clients is None else min(most, -(-clients // self.scenario.fleet.replicas))
+        return most if clients is None else min(most, -(-clients // self.scenario.fleet.serving))
 
     @cached_property
     def cost(self) -> StepCost:
@@ -205,4 +206,12 @@ def _measured(scenario: Scenario, load: Load) -> int:
     return count
 
 
-_LINTS: Final[tuple[Callable[[_View], _Lints], ...]] = (_thresholds, _budget, _graphs, _too_long, _few)
+def _fleet(view: _View) -> _Lints:
+    """Settings of a fleet that change nothing, or not what they seem to."""
+    yield from fleet_lint(view.scenario)
+
+
+_LINTS: Final[tuple[Callable[[_View], _Lints], ...]] = (
+    *(_thresholds, _budget, _graphs, _too_long, _few),
+    _fleet,
+)

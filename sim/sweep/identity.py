@@ -82,7 +82,8 @@ def short_digest(data: Mapping[str, Any]) -> str:
 def named_files(scenario: Scenario) -> dict[str, Path]:
     """Files that a run reads beside its profile, by the names that stand in the scenario."""
     found = {name: scenario.locate(name) for name in _names(scenario.workload.model_dump(exclude=_CLASSES))}
-    for config in scenario.acceptances:
+    found |= {name: scenario.locate_profile(name) for name in scenario.profile_names[1:]}
+    for config in (*scenario.acceptances, *(group.acceptance for group in scenario.fleet.groups)):
         for name in _names(config.model_dump() if config else {}):
             found[name] = scenario.locate_acceptance(name)
     return found

@@ -161,7 +161,9 @@ def compared(cell: Cell, runs: Mapping[RunKey, Finished], seeds: Sequence[int]) 
 
 def profiles_of(cells: Sequence[Cell]) -> dict[str, Profile]:
     """The profiles of all cells by the names that stand in the scenario."""
-    named = {cell.scenario.profile or "": cell.scenario.profile_path for cell in cells}
+    named = {
+        name: cell.scenario.locate_profile(name) for cell in cells for name in cell.scenario.profile_names
+    }
     return {name: profile_at(path) for name, path in named.items()}
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrate.profile import Drafter, Profile
 from sim.cost.breakdown import breakdown_ns
 from sim.cost.domain import extrapolated_share
 from sim.cost.work import step_bytes, step_flops
@@ -16,7 +15,8 @@ from sim.results.run_records import RunRecords
 from sim.results.window import own_cut
 from sim.scenario.model import Cell
 from sim.sweep.folder import Facts, RunFolder
-from sim.sweep.prepare import costs, make_run
+from sim.sweep.posts import parts_of
+from sim.sweep.prepare import make_run
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Made:
 def run_task(task: Task) -> Made:
     """Make one run, and keep it where the task says."""
     scenario = task.cell.scenario
-    records, setup = make_run(scenario, task.policy, task.seed)
-    made = _costed(records, setup.profile, setup.drafter, scenario.drafter)
+    records, _ = make_run(scenario, task.policy, task.seed)
+    made = _costed(records, task)
     if task.folder is not None:
         task.folder.keep(records, made.facts)
     return made
@@ -72,19 +72,21 @@ def read_or_make(task: Task) -> Made:
     records = task.folder.records() if task.folder is not None else None
     if records is None:
         return run_task(task)
-    profile, drafter = costs(task.cell.scenario, task.policy)
-    return _costed(records, profile, drafter, task.cell.scenario.drafter)
+    return _costed(records, task)
 
 
-def _costed(records: RunRecords, profile: Profile, drafter: Drafter | None, named: str | None) -> Made:
+def _costed(records: RunRecords, task: Task) -> Made:
+    """Work and time of every step, each by the profile of the replica that made it."""
     steps = records.steps
-    return Made(
-        records,
-        step_flops(steps, profile, drafter),
-        step_bytes(steps, profile, drafter),
-        Facts(
-            cut=own_cut(records),
-            breakdown_ns=breakdown_ns(steps, profile, drafter),
-            extrapolated_share=extrapolated_share(steps, profile, named if drafter else None),
-        ),
-    )
+    count = len(steps["tokens"])
+    flops, moved = np.zeros(count), np.zeros(count)
+    terms: dict[str, float] = {}
+    beyond = 0.0
+    for part in parts_of(task.cell.scenario, task.policy, records):
+        mine, at = part.of(steps), slice(None) if part.rows is None else part.rows
+        flops[at] = step_flops(mine, part.profile, part.drafter)
+        moved[at] = step_bytes(mine, part.profile, part.drafter)
+        for name, ns in breakdown_ns(mine, part.profile, part.drafter).items():
+            terms[name] = terms.get(name, 0.0) + ns
+        beyond += extrapolated_share(mine, part.profile, part.named) * len(mine["tokens"]) / max(count, 1)
+    return Made(records, flops, moved, Facts(own_cut(records), terms, beyond))
