@@ -33,6 +33,7 @@ def decode_shape(batch: float, context: float, width: int = 1, window: int = 0) 
         "logits": batch * width,
         "context_tokens": batch * context,
         "query_context_tokens": batch * width * context,
+        "wide_context_tokens": batch * context if width > 1 else 0.0,
         "window_context_tokens": batch * near,
         "window_query_context_tokens": batch * width * near,
     }

@@ -61,6 +61,7 @@ _PART: Final[dict[Variable, str]] = {
     "context_tokens": "kv",
     "query_context_tokens": "attention",
     "prefill_pairs": "prefill",
+    "wide_context_tokens": "unpacked",
 }
 
 

@@ -70,6 +70,13 @@ class Behaviour(Config):
             "(vllm/v1/core/sched/async_scheduler.py; SGLang's overlap scheduler)"
         )
     )
+    async_scheduling: bool = Field(
+        description=(
+            "a step is scheduled when the one before it begins: a request that comes meanwhile waits for "
+            "one step more, and a sequence whose end was not certain is computed once more "
+            "(vllm/v1/engine/core.py, step_with_batch_queue)"
+        )
+    )
     stale_decisions: int = Field(
         ge=0,
         le=16,
@@ -138,6 +145,7 @@ class BehaviourSettings(Config):
     varying_depth_graphs: Literal["kept", "piecewise"] | None = None
     capture_multiples: bool | None = None
     overlap_host: bool | None = None
+    async_scheduling: bool | None = None
     stale_decisions: int | None = Field(default=None, ge=0, le=16)
     pad_depths: bool | None = None
     drafter_limit_stops_all: bool | None = None

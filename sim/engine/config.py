@@ -38,6 +38,28 @@ class EngineConfig(BehaviourSettings):
         ge=0,
         description="most KV tokens of a sequence that a drafter pass reads (MagicDec); 0: no limit",
     )
+    answers_end: Literal["stop", "limit"] = Field(
+        default="stop",
+        description=(
+            "how answers end: at a stop token, which nobody foresees, or at a limit that the scheduler knows "
+            "(max_tokens with ignore_eos); it matters under async_scheduling"
+        ),
+    )
+    frontend_time: DurationNs = Field(
+        default=0, description="time from the client's sending to the engine's queue, as in 3ms"
+    )
+    frontend_time_per_token: DurationNs = Field(
+        default=0, description="the same, for each prompt token (tokenizer), as in 2us"
+    )
+    frontend_servers: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="front-end processes that take one request at a time each; 0: nobody waits for one",
+    )
+    answer_time: DurationNs = Field(
+        default=0, description="time from the end of a step to the client's receipt of its chunk, as in 1ms"
+    )
     idle_rank_share: float = Field(
         default=0.0,
         ge=0,

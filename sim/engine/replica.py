@@ -174,7 +174,7 @@ class Replica:
             carried = self._of(plan, DRAFT)
             proposed = np.minimum(plan.verified, carried - self._of(plan, PADS))
             verified = np.where(carried > 0, proposed, plan.verified)
-            plan = plan._replace(verified=verified, pads=int((plan.verified - verified).sum()))
+            plan = plan._replace(verified=verified, pads=plan.pads + int((plan.verified - verified).sum()))
         windows = (self.cost.window_tokens, self.cost.draft_window)
         window, drafter = (reads_within(self.batch, w, self.pad_queries) if w else None for w in windows)
         return plan._replace(window=window, drafter=drafter)

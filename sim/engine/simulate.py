@@ -12,10 +12,12 @@ from calibrate.profile import Drafter, Profile
 from sim.acceptance.base import AcceptanceProcess, Path
 from sim.cost.graphs import GraphHabits
 from sim.cost.step_cost import DraftHabits, StepCost, StepHabits
+from sim.engine.asynchronous import AsyncReplica
 from sim.engine.batch import Arena, Sequence
 from sim.engine.behaviour import Behaviour
 from sim.engine.client import serve
 from sim.engine.config import EngineConfig
+from sim.engine.frontend import FrontEnd, FrontEndTimes
 from sim.engine.holes import Holes
 from sim.engine.host_memory import HostMemory
 from sim.engine.kv import BlockPool, block_bytes, blocks_in, blocks_in_memory, state_blocks
@@ -57,13 +59,19 @@ def simulate(setup: Setup, policy: Policy) -> RunRecords:
     """Replay the requests under one policy until the last is answered."""
     env = simpy.Environment(initial_time=0)
     replica = build_replica(env, setup, policy)
-    serve(env, setup.requests, replica, [replica], setup.engine.max_model_len)
+    times = FrontEndTimes.of(setup.engine)
+    server = FrontEnd(env, replica, times) if times.any else replica
+    serve(env, setup.requests, server, [replica], setup.engine.max_model_len)
     return collect(setup, replica)
 
 
-def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Replica:
+def build_replica(
+    env: simpy.Environment, setup: Setup, policy: Policy, make: type[Replica] = Replica
+) -> Replica:
     """A replica with its scheduler, memory and costs; raises ``InputError`` if nothing fits."""
     engine, behaviour = setup.engine, setup.engine.behaviour
+    if behaviour.async_scheduling and make is Replica:
+        make = AsyncReplica
     drafter = setup.drafter if policy.drafts else None
     depth = setup.max_depth if drafter else 0
     state = state_blocks(setup.profile, drafter, engine.block_size)
@@ -98,7 +106,7 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
     cost = StepCost(
         setup.profile, drafter, asked, (), habits, _graphs(behaviour, policy, depth), _step_habits(engine)
     )
-    return Replica(
+    return make(
         env,
         scheduler,
         cost,
@@ -274,6 +282,8 @@ def _check_fits(setup: Setup, scheduler: Scheduler, depth: int) -> None:
 def collect(setup: Setup, replica: Replica) -> RunRecords:
     """Records of a finished run, requests in order of intended arrival."""
     requests = replica.journal.requests.to_arrays()
+    for name in ("first_token_ns", "finish_ns") if setup.engine.answer_time else ():
+        requests[name] = np.where(requests[name] >= 0, requests[name] + setup.engine.answer_time, -1)
     order = np.argsort(requests["request"], kind="stable")
     gaps = np.frombuffer(replica.journal.gaps, dtype=np.int64).reshape(-1, 3)
     arrivals = setup.requests.arrival_ns

@@ -32,7 +32,7 @@ PARTS: Final = {
     "host": "#7d828b",
     WASTE: "#d55e00",
 }
-_CONTEXT: Final = {"context_tokens", "query_context_tokens", "prefill_pairs"}
+_CONTEXT: Final = {"context_tokens", "query_context_tokens", "prefill_pairs", "wide_context_tokens"}
 
 
 def breakdown(layout: Layout, examples: Examples, styles: Sequence[PolicyStyle]) -> Chart:
