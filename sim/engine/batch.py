@@ -62,6 +62,7 @@ class Sequence:
     rounds: int = 0
     drafted: int = 0
     accepted: int = 0
+    streamed: int = 0  # output tokens its client had before its replica failed
 
     @property
     def tokens(self) -> int:
