@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from calibrate.compose.evaluate import decode_shape, pass_ns
-from calibrate.compose.overheads import VLLM_024, eager_extra, sampler
+from calibrate.compose.overheads import VLLM_024, eager_extra, piecewise_extra, sampler
 from calibrate.compose.sdbench import ngram_terms
 from calibrate.compose.tables import Ledger, significant
 from calibrate.configs import (
@@ -253,6 +253,7 @@ def analytic_profile(
             accept=sampler(),
             host=VLLM_024.host(),
             eager_extra=eager_extra(verify, shape.layers),
+            piecewise_extra=piecewise_extra(shape.layers),
         ),
         drafters={**drafters, "ngram": ngram},
         error=ERROR,

@@ -42,6 +42,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from calibrate.canonical import canonical
 from calibrate.cells import Measured
 from calibrate.fit.report import FitReport, Machine, Method, Mode
 from calibrate.work import Experts as Experts  # noqa: PLC0414  read from here, as all of a profile is
@@ -274,6 +275,13 @@ class Profile(Frozen):
         drafters = {name: d.model_copy(update=dict(d.exact.items())) for name, d in self.drafters.items()}
         return self.model_copy(update={"target": target, "drafters": drafters, "seal": {}})
 
+    @property
+    def ridge_tokens(self) -> float | None:
+        """Tokens where a verify pass turns from memory- to compute-bound (``calibrate.ridge``)."""
+        from calibrate.ridge import ridge_tokens
+
+        return ridge_tokens(self)
+
     def sealed(self) -> Profile:
         """The same profile with a digest of every field except its name and notes."""
         return self.model_copy(update={"seal": _digests(self)})
@@ -353,7 +361,7 @@ def _remedy(command: object) -> str:
 def dump_profile(profile: Profile) -> str:
     """Canonical JSON text of a profile, the same bytes for the same profile."""
     data = profile.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return _canonical(data, "") + "\n"
+    return canonical(data) + "\n"
 
 
 def save_profile(profile: Profile, path: Path) -> None:
@@ -378,25 +386,3 @@ def write_atomically(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-_LINE = 160
-"""A value that fits in this many characters stands on one line; so does a list of numbers."""
-
-
-def _canonical(value: Any, indent: str) -> str:
-    """JSON with one sample, or one whole curve axis, per line: readable and still small."""
-    flat = json.dumps(value, allow_nan=False, ensure_ascii=False)
-    if len(flat) <= _LINE or not isinstance(value, dict | list) or _is_numbers(value):
-        return flat
-    inner = indent + " "
-    if isinstance(value, dict):
-        items = [f"{json.dumps(key)}: {_canonical(item, inner)}" for key, item in value.items()]
-    else:
-        items = [_canonical(item, inner) for item in value]
-    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
-    return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{indent}{closing}"
-
-
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, int | float) for item in value)

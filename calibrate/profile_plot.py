@@ -76,22 +76,6 @@ def plot(profile: Profile, context: int | None = None) -> str:
     return "\n".join([_opening(profile), *_title(profile, note), *body, *_labels(lines, axes), "</svg>", ""])
 
 
-def ridge_tokens(profile: Profile) -> float | None:
-    """Tokens at which growth equals the floor, at context 0; ``None`` beyond the measured range.
-
-    A mixture of experts has none: it grows with the experts reached before it grows with work.
-    """
-    report = profile.fit.get("verify")
-    if report is not None and report.ridge_tokens is not None:
-        return report.ridge_tokens
-    if profile.target.work.experts is not None:
-        return None
-    top = profile.max_tokens
-    one, half, most = (pass_ns(profile.target.verify, decode_shape(n, 0)) for n in (1, top / 2, top))
-    slope = (most - half) / (top / 2)
-    return one / slope if slope > 0 and one / slope < top else None
-
-
 def _context(profile: Profile) -> int:
     seen = Counter(measured.cell.context for measured in profile.cells if measured.cell.pass_ == "verify")
     return seen.most_common(1)[0][0] if seen else CONTEXT
@@ -109,8 +93,9 @@ def _grid(part: Term | None, top: int) -> list[int]:
 def _lines(profile: Profile, context: int, top: int) -> list[Line]:
     verify, part = profile.target.verify, _largest(profile)
     grid = _grid(part, top)
-    breadth = tuple((n, pass_ns(verify, decode_shape(n, context)) / 1e6) for n in grid)
-    depth = tuple((n, pass_ns(verify, decode_shape(1, context, n)) / 1e6) for n in grid)
+    window = profile.target.work.window_tokens
+    breadth = tuple((n, pass_ns(verify, decode_shape(n, context, 1, window)) / 1e6) for n in grid)
+    depth = tuple((n, pass_ns(verify, decode_shape(1, context, n, window)) / 1e6) for n in grid)
     lines = [Line("breadth", BREADTH, breadth), Line("depth", DEPTH, depth)]
     if breadth == depth:
         lines = [Line("verify pass", DEPTH, depth)]
@@ -230,7 +215,7 @@ def _below(value: float) -> float:
 
 
 def _ridge(profile: Profile, axes: Axes, top: int) -> Iterator[str]:
-    ridge = ridge_tokens(profile)
+    ridge = profile.ridge_tokens
     if ridge is None or not 1 < ridge < top:
         return
     x, _ = axes.at(ridge, axes.y[0])

@@ -47,7 +47,7 @@ def round_ns(profile: Profile, drafter: Drafter | None, batch: int, depth: int, 
 
     The same sum as the simulator's cost table: the drafter catches up on one token per sequence.
     """
-    shape = decode_shape(batch, context, depth + 1)
+    shape = decode_shape(batch, context, depth + 1, profile.target.work.window_tokens)
     counts = {name: shape[name] for name in ("tokens", "sequences", "logits")}
     target = profile.target
     ns = pass_ns(target.verify, shape) + pass_ns(target.accept, counts) + pass_ns(target.host, counts)
@@ -77,7 +77,7 @@ def passes(profile: Profile) -> dict[str, tuple[Term, ...]]:
 
 def mark_shares(profile: Profile, batch: int, depth: int, context: int) -> dict[str, float]:
     """Share of the target's part of a round by mark: how much of it was measured, how much assumed."""
-    shape = decode_shape(batch, context, depth + 1)
+    shape = decode_shape(batch, context, depth + 1, profile.target.work.window_tokens)
     target = profile.target
     ns: dict[str, float] = {}
     for term in (*target.verify, *target.accept, *target.host):
@@ -130,7 +130,7 @@ def term_table(profile: Profile, context: int, batch: int = 32, depth: int = 3) 
     table.columns[3].justify = "right"
     for name, terms in passes(profile).items():
         wide = name in ("verify", "accept", "host")
-        shape = decode_shape(batch, context, depth + 1 if wide else 1)
+        shape = decode_shape(batch, context, depth + 1 if wide else 1, profile.target.work.window_tokens)
         for index, term in enumerate(terms):
             ms, label = f"{term_ns(term, shape) / 1e6:.3f}", "" if index else name
             table.add_row(label, term.name, term.mark, ms, _short(term.source))

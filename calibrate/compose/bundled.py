@@ -122,6 +122,7 @@ def compose_bundle(recipe: BundleRecipe, folders: Folders, command: str) -> Prof
             accept=bundle.sampler(),
             host=VLLM_024.host(),
             eager_extra=overheads.eager_extra(verify, whole.layers),
+            piecewise_extra=overheads.piecewise_extra(whole.layers),
         ),
         drafters={recipe.draft.name: _drafter(recipe, Kernels(folders, RTX_PRO_6000, ledger))},
         error=recipe.error,

@@ -117,6 +117,7 @@ def _target(recipe: Recipe, whole: Shape, kernels: Kernels) -> Target:
         accept=overheads.sampler(),
         host=recipe.overheads.host(),
         eager_extra=overheads.eager_extra(verify, whole.layers),
+        piecewise_extra=overheads.piecewise_extra(whole.layers),
     )
 
 

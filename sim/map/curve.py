@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.cost.ridge import ridge_tokens
 from sim.cost.step_cost import StepCost
 from sim.map.model import Curve
 from sim.scenario.model import Scenario
@@ -22,7 +21,7 @@ def step_curve(scenario: Scenario, most_tokens: int) -> Curve:
     more = np.geomspace(1, most_tokens, _SAMPLES).round().astype(np.int64)
     tokens = np.union1d(few, more)
     ms = cost.target_ns(tokens, tokens, 0.0) + scenario.engine.step_overhead
-    ridge = ridge_tokens(profile)
+    ridge = profile.ridge_tokens
     return Curve(
         tokens=tuple(tokens.tolist()),
         ms=tuple(float(f"{value / NS_PER_MS:.5g}") for value in ms),

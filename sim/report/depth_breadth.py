@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from sim.cost.ridge import ridge_tokens
 from sim.report.examples import Example, Examples, replica_of
 from sim.report.layout import Layout, Place
 from sim.report.model import Chart, PolicyStyle, Row, Table
@@ -144,7 +143,7 @@ def _curves(
             continue
         setup = examples.setup(setting, layout)
         cost, context = replica_of(setup).cost, float(np.mean([spot.context for spot in own]))
-        ridge, deepest = ridge_tokens(setup.profile), max(1.0, *(spot.depth for spot in own))
+        ridge, deepest = setup.profile.ridge_tokens, max(1.0, *(spot.depth for spot in own))
         furthest = max(1.5 * (ridge or 0), 1.2 * max(spot.tokens for spot in own), 8)
         grid = np.unique(np.geomspace(1, min(furthest, cost.max_tokens), 80).astype(np.int64))
         curves += [

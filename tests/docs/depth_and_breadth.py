@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from calibrate.profile import load_profile
-from sim.cost.ridge import ridge_tokens
 from sim.cost.step_cost import StepCost
 from sim.units import NS_PER_MS
 from tests.docs.blocks import filled, table
@@ -89,7 +88,7 @@ def steps() -> str:
     """Step time over that of one token, by step tokens."""
     head = ("step tokens", *(str(n) for n in TOKENS))
     rows = [(NAMES[name], *(f"{step_ms(name, n) / step_ms(name, 1):.2f}" for n in TOKENS)) for name in NAMES]
-    ridge = ridge_tokens(cost_of(DENSE).profile)
+    ridge = cost_of(DENSE).profile.ridge_tokens
     return (
         f"{table(head, rows)}\n\nTimes the step of one token, which takes {step_ms(DENSE, 1):.1f} ms and "
         f"{step_ms(MOE, 1):.1f} ms. Ridge of the dense model: {ridge:.0f} tokens; the other has none."
@@ -179,7 +178,7 @@ def _steps() -> Any:
         for name in NAMES
         for n in grid
     ]
-    ridge = alt.Chart(_data([{"ridge": ridge_tokens(cost_of(DENSE).profile)}])).encode(x="ridge:Q")
+    ridge = alt.Chart(_data([{"ridge": cost_of(DENSE).profile.ridge_tokens}])).encode(x="ridge:Q")
     line = (
         alt.Chart(_data(rows))
         .mark_line(strokeWidth=2)

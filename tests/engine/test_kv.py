@@ -63,7 +63,7 @@ def test_a_pool_that_does_not_balance_is_a_bug() -> None:
 
 
 def test_windowed_layers_take_their_window_and_no_more() -> None:
-    """Half of the bytes in layers that see 128 tokens: twice as many blocks, and the window of every sequence."""
+    """Half of the bytes in layers that see 128 tokens: twice as many blocks, and a window per sequence."""
     work = QWEN.target.work.model_copy(
         update={"window_tokens": 128, "window_kv_bytes_per_token": 32768.0, "state_bytes_per_sequence": 0.0}
     )

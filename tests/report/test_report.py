@@ -195,16 +195,19 @@ def test_colours_stand_out_on_white_and_on_dark(background: float) -> None:
         assert (bright + 0.05) / (dark + 0.05) >= 3, colour
 
 
-def test_the_ridge_is_where_the_profile_plot_has_it() -> None:
-    """The second implementation draws `leadline profile plot`."""
+def test_at_the_ridge_growth_equals_the_floor() -> None:
+    """By the simulator's own prices: one token's pass, and the slope of the range's upper half."""
     from calibrate.profile import load_profile
-    from calibrate.profile_plot import ridge_tokens as plotted
-    from sim.cost.ridge import ridge_tokens
+    from sim.cost.passes import PassCost
 
     for file in sorted((Path(__file__).parents[2] / "scenarios" / "profiles").glob("*.json")):
         profile = load_profile(file)
-        found, expected = ridge_tokens(profile), plotted(profile)
-        assert found == (None if expected is None else pytest.approx(expected, rel=1e-3))
+        ridge, top = profile.ridge_tokens, profile.max_tokens
+        if ridge is None or profile.fit:
+            continue
+        verify = PassCost(profile.target.verify, top + 1)
+        one, half, most = (verify.ns(n, n, n) for n in (1, top // 2, top))
+        assert ridge * (most - half) / (top - top // 2) == pytest.approx(one, rel=1e-6)
 
 
 def test_the_command_writes_files_and_pictures(folder: Path, tmp_path: Path) -> None:

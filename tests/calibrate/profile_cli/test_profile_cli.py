@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from calibrate.cells import Cell, Measured
 from calibrate.profile import Curve, Profile, Term, load_profile, save_profile
 from calibrate.profile_cli import app
-from calibrate.profile_plot import BREADTH, DEPTH, plot, ridge_tokens
+from calibrate.profile_plot import BREADTH, DEPTH, plot
 from calibrate.profile_view import BATCHES, DEPTHS, round_ns, shipped
 from sim.cost.step_cost import StepCost
 
@@ -140,7 +140,7 @@ def test_the_ridge_of_a_floor_and_a_slope_is_their_ratio(tmp_path: Path) -> None
         "--out",
         tmp_path,
     )
-    ridge = ridge_tokens(load_profile(tmp_path / "r.json"))
+    ridge = load_profile(tmp_path / "r.json").ridge_tokens
     assert ridge == pytest.approx(100)
 
 

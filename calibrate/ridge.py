@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from calibrate.compose.evaluate import decode_shape, pass_ns
 from calibrate.profile import Profile
-from sim.cost.passes import PassCost
 
 
 def ridge_tokens(profile: Profile) -> float | None:
@@ -19,7 +19,6 @@ def ridge_tokens(profile: Profile) -> float | None:
     if profile.target.work.experts is not None:
         return None
     top = profile.max_tokens
-    verify = PassCost(profile.target.verify, top + 1)
-    one, half, most = (verify.ns(n, n, n) for n in (1, top // 2, top))
+    one, half, most = (pass_ns(profile.target.verify, decode_shape(n, 0)) for n in (1, top // 2, top))
     slope = (most - half) / (top - top // 2)
     return one / slope if slope > 0 and one / slope < top else None
