@@ -174,10 +174,15 @@ class FleetConfig(Config):
         return sum(group.count for group in self.groups if group.role != "prefill")
 
     @property
-    def plain(self) -> bool:
-        """Whether it is a number of equal replicas behind a router that counts, and nothing more."""
+    def equal(self) -> bool:
+        """Whether it is a number of equal replicas that nothing befalls."""
         moved = self.scale is not None or self.events or self.lockstep
-        return isinstance(self.replicas, int) and self.router in get_args(RouterName) and not moved
+        return isinstance(self.replicas, int) and not moved
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is that, behind a router that counts."""
+        return self.equal and self.router in get_args(RouterName)
 
     def title(self, number: int) -> str:
         """Name of one group."""

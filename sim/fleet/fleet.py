@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 import simpy
 
-from sim.engine.client import serve
+from sim.engine.client import Server, serve
+from sim.engine.frontend import FrontEnd, FrontEndTimes
 from sim.engine.simulate import Setup, build_replica, collect
 from sim.errors import InputError
 from sim.fleet.config import RouterName
@@ -46,7 +47,8 @@ def simulate_fleet(members: Sequence[Member], router: RouterName = "least_reques
     env = simpy.Environment(initial_time=0)
     replicas = [build_replica(env, member.setup, member.policy) for member in members]
     chooser = ROUTERS[router](len(members), len(requests), setup.seed)
-    serve(env, requests, Front(replicas, chooser, len(requests)), replicas, limit)
+    front: Server = Front(replicas, chooser, len(requests))
+    serve(env, requests, behind_front_end(env, front, setup), replicas, limit)
     found = [collect(member.setup, replica) for member, replica in zip(members, replicas, strict=True)]
     return found[0] if len(found) == 1 else merge(found, requests)
 
@@ -62,6 +64,12 @@ def common_setup(members: Sequence[Member]) -> Setup:
         if member.setup.engine.max_model_len != first.engine.max_model_len:
             raise InputError("replicas of one fleet need the same max_model_len: any may get any request")
     return first
+
+
+def behind_front_end(env: simpy.Environment, front: Server, setup: Setup) -> Server:
+    """The fleet behind the one front end that the engine states, if that takes time."""
+    times = FrontEndTimes.of(setup.engine)
+    return FrontEnd(env, front, times) if times.any else front
 
 
 def merge(found: Sequence[RunRecords], sent: Requests, failed: Int64 = NONE) -> RunRecords:

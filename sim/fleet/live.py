@@ -16,7 +16,7 @@ from sim.fleet.choosers import Chooser, Counting, LeastKv, PrefixAware
 from sim.fleet.clock import Before
 from sim.fleet.config import FleetConfig
 from sim.fleet.dispatch import ANSWER, PROMPT, Dispatcher
-from sim.fleet.fleet import Member, common_setup, merge
+from sim.fleet.fleet import Member, behind_front_end, common_setup, merge
 from sim.fleet.keeper import Keeper, Scaler
 from sim.fleet.link import Link
 from sim.fleet.log import FleetLog
@@ -61,7 +61,7 @@ def simulate_live(posts: Sequence[Post], rules: FleetConfig) -> RunRecords:
             env.process(Scaler(keeper, own, group.scale).run())
     if rules.router == "least_kv" and rules.report_period:
         env.process(reports.run())
-    serve(env, r, front, nodes, limit)
+    serve(env, r, behind_front_end(env, front, setup), nodes, limit)
     record = _record(posts, nodes, rules, log, int(env.now))
     return _records(posts, nodes, front, record)
 

@@ -45,8 +45,9 @@ def cases(loaded: Loaded, path: Path, profiles: Sequence[str], drafters: Sequenc
 
     A policy that never drafts stands once per profile. Of what else is swept, the first cell is taken.
     Raises ``ScenarioError`` for a profile or drafter that does not fit the scenario in ``path``, and
-    ``InputError`` where every policy is a bound.
+    ``InputError`` where every policy is a bound or replicas differ, come and go.
     """
+    _refuse_unequal(loaded)
     wanted, base = set(loaded.scenario.labels), loaded.scenario
     found: dict[tuple[str, str | None, str], Case] = {}
     for profile in profiles or _named(base, "profile"):
@@ -63,6 +64,16 @@ def cases(loaded: Loaded, path: Path, profiles: Sequence[str], drafters: Sequenc
             "add a policy, for example off"
         )
     return tuple(found.values())
+
+
+def _refuse_unequal(loaded: Loaded) -> None:
+    """Raise ``InputError`` for a fleet whose size is not one number."""
+    for cell in loaded.cells:
+        if not cell.scenario.fleet.equal:
+            raise InputError(
+                "fleet: has groups, a scale, events or lockstep, and a plan finds one number of equal replicas "
+                "that stay; remove fleet from the scenario, and compare fleets of your own with leadline run"
+            )
 
 
 def _named(base: Scenario, key: Literal["profile", "drafter"]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from sim.report.compare_charts import forest, latency, pareto, regret
 from sim.report.crossover import crossover
 from sim.report.depth_breadth import depth_breadth
 from sim.report.examples import Examples
+from sim.report.fleet import fleet_tables
 from sim.report.layout import Layout, lay_out
 from sim.report.model import Chart, PolicyStyle, Report
 from sim.report.provenance import sources, warnings
@@ -34,7 +35,8 @@ def build(results: Results) -> Report:
     comparison = results.comparison
     layout = lay_out(results.cells, comparison)
     drawn = styles(comparison)
-    charts, missing = _charts(layout, results, drawn)
+    examples = Examples(results)
+    charts, missing = _charts(layout, results, drawn, examples)
     return Report(
         title=results.scenario.name,
         description=results.scenario.description,
@@ -45,16 +47,16 @@ def build(results: Results) -> Report:
         policies=drawn,
         settings=layout.settings,
         charts=charts,
-        tables=load_tables(layout, comparison),
+        tables=(*load_tables(layout, comparison), *fleet_tables(layout, examples)),
         sources=sources(layout, results),
     )
 
 
 def _charts(
-    layout: Layout, results: Results, drawn: Sequence[PolicyStyle]
+    layout: Layout, results: Results, drawn: Sequence[PolicyStyle], examples: Examples
 ) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
     """The charts, and what is said of those that a missing file keeps from being made."""
-    comparison, examples = results.comparison, Examples(results)
+    comparison = results.comparison
     lines = leading(layout, comparison)
     makers: dict[str, Callable[[], Chart | None]] = {
         "latency": lambda: latency(layout, comparison, drawn),

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import simpy
 
 from calibrate.profile import Drafter, Profile
 from sim.engine.replica import Replica
 from sim.engine.simulate import Setup, build_replica
+from sim.fleet.config import FleetConfig
 from sim.policies.config import PolicyConfig
 from sim.policies.off import Off
 from sim.policies.static import Static
 from sim.report.layout import Layout, Place
+from sim.results.groups import of_replicas
 from sim.results.run_records import RunRecords
 from sim.sweep.prepare import costs, make_run, prepare
 
@@ -40,6 +43,7 @@ class Examples:
     def __init__(self, results: Results) -> None:
         self._results = results
         self._found: dict[tuple[str, str], Example] = {}
+        self._whole: dict[tuple[str, str], RunRecords] = {}
         self._setups: dict[str, Setup] = {}
         self.seed = _seed(results)
         """The first seed under which no run is unstable of a policy that is not; else the nearest to it."""
@@ -51,6 +55,16 @@ class Examples:
             self._found[key] = self._read(place, _config(place, policy))
         return self._found[key]
 
+    def whole(self, place: Place, policy: str) -> RunRecords:
+        """All records of the run of one policy at one cell."""
+        key = (place.cell.label, policy)
+        if key not in self._whole:
+            records = self._results.records(place.cell.label, policy, self.seed)
+            if records is None:
+                records = make_run(place.cell.scenario, _config(place, policy), self.seed)[0]
+            self._whole[key] = records
+        return self._whole[key]
+
     def setup(self, setting: str, layout: Layout) -> Setup:
         """What the runs of a setting are made from, at the largest depth of its policies."""
         if setting not in self._setups:
@@ -60,11 +74,22 @@ class Examples:
         return self._setups[setting]
 
     def _read(self, place: Place, policy: PolicyConfig) -> Example:
-        records = self._results.records(place.cell.label, policy.title, self.seed)
-        if records is None:
-            records = make_run(place.cell.scenario, policy, self.seed)[0]
+        records = _of_the_policy(self.whole(place, policy.title), place.cell.scenario.fleet)
         profile, drafter = costs(place.cell.scenario, policy)
         return Example(records, profile, drafter, place.cell.scenario.engine.behaviour.capture_sizes)
+
+
+def _of_the_policy(records: RunRecords, fleet: FleetConfig) -> RunRecords:
+    """The run with the steps of those replicas alone that run the policy on the scenario's own profile.
+
+    What looks into steps prices them by that profile. All steps stay where no group is so.
+    """
+    if records.fleet is None:
+        return records
+    own = [g.policy is None and g.profile is None and g.drafter is None for g in fleet.groups]
+    own = [mine and group.role != "prefill" for mine, group in zip(own, fleet.groups, strict=True)]
+    numbers = np.flatnonzero(np.array(own)[records.fleet.group])
+    return of_replicas(records, numbers) if len(numbers) else records
 
 
 def _seed(results: Results) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from calibrate.profile import Profile
+from sim.engine.config import EngineConfig
 from sim.errors import InputError
 from sim.fleet.config import FleetConfig, FleetEvent, Group, Scale
 from sim.policies.config import Bounds, PolicyConfig
@@ -31,9 +32,21 @@ def fleet_findings(scenario: Scenario) -> Findings:
     for i, event in enumerate(fleet.events):
         yield from _event_findings(fleet, (*_AT, "events", i), event)
     yield from _overlaps(fleet.events)
+    if not fleet.plain:
+        yield from _engine_findings(scenario)
     if fleet.missing_draft_kv == "lose" and "acceptance_loss" not in fleet.model_fields_set:
         message = "is missing, and missing_draft_kv: lose needs it; add for example acceptance_loss: 0.3"
         yield Finding(_AT, message, True, (*_AT, "acceptance_loss"))
+
+
+def _engine_findings(scenario: Scenario) -> Findings:
+    """Switches of the engine that replicas do not know that come and go."""
+    engines: list[tuple[KeyPath, EngineConfig]] = [(("engine",), scenario.engine)]
+    engines += [((*path, "engine"), group.engine) for path, group in _places(scenario.fleet) if group.engine]
+    for path, engine in engines:
+        if engine.behaviour.async_scheduling:
+            message = "async_scheduling is known of equal replicas behind counting routers alone; set it false"
+            yield Finding(path, message)
 
 
 def _places(fleet: FleetConfig) -> Iterator[tuple[KeyPath, Group]]:
@@ -75,7 +88,7 @@ def _role_findings(scenario: Scenario) -> Findings:
         return
     for path, group in _places(scenario.fleet):
         engine = group.engine if group.engine is not None else scenario.engine
-        if getattr(engine.behaviour, "preemption", "recompute") == "swap" and group.role != "prefill":
+        if engine.behaviour.preemption == "swap" and group.role != "prefill":
             message = "moves preempted KV to the host, which is not modelled beside KV that arrives by link"
             yield Finding((*path, "engine") if group.engine else ("engine",), message)
 

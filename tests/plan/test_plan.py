@@ -287,6 +287,18 @@ def test_what_is_not_used_and_few_seeds_are_noted(tmp_path: Path) -> None:
     assert "one seed" in notes(chosen(path, 1, None), cases(loaded, path, (), ()))[-1]
 
 
+@pytest.mark.parametrize(
+    "fleet", ["replicas: [{count: 2}]", "events: [{at: 1s, fail: 0}]", "scale: {max: 3, target: 2}"]
+)
+def test_a_fleet_that_a_plan_cannot_find_is_refused(tmp_path: Path, fleet: str) -> None:
+    path = write_queue(tmp_path)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"fleet: {{{fleet}}}\n")
+    loaded = chosen(path, 5, None)
+    with pytest.raises(InputError, match="remove fleet from the scenario"):
+        cases(loaded, path, (), ())
+
+
 def test_bounds_alone_cannot_be_planned_for(two_jobs: tuple[Path, Result, Path]) -> None:
     result = plan(two_jobs[0], "--policies", "oracle(k_max=2)")
     assert result.exit_code == 2
