@@ -103,11 +103,11 @@ def expected_survival(config: AcceptanceConfig, depth: int) -> Floats:
 
 def _model(config: AcceptanceConfig, seed: int, max_depth: int) -> _Model:
     if isinstance(config, MeanLengthAcceptance):
-        return _by_depth(np.full(max_depth, config.alpha))
+        return _by_depth(np.full(max_depth, config.alpha * config.scale))
     if isinstance(config, IidAcceptance):
         return _by_depth(config.alpha * config.decays(max_depth))
     if isinstance(config, PerPositionAcceptance):
-        return _by_depth(config.rates(max_depth))
+        return _by_depth(config.rates(max_depth) * config.scale)
     if isinstance(config, BetaAcceptance):
         return _beta(config, seed, max_depth)
     if isinstance(config, MarkovAcceptance):
@@ -222,6 +222,8 @@ def _trace(config: TraceAcceptance, seed: int, max_depth: int, path: FilePath) -
         )
     base = cache(lambda: conditional_rates(rows, max_depth))
     claims = make_claims(config.confidence, seed, base)
-    mean_tokens = cache(lambda depth: tokens_per_round(rows, depth))
+    mean_tokens = cache(lambda depth: tokens_per_round(rows, depth, config.scale))
     in_order, siblings = config.assign == "in_order", Siblings(config.sibling, base)
-    return TraceProcess(seed, max_depth, rows, in_order, config.decay, claims, mean_tokens, siblings)
+    return TraceProcess(
+        seed, max_depth, rows, in_order, config.decay, claims, mean_tokens, siblings, config.scale
+    )

@@ -67,6 +67,12 @@ class _Acceptance(Config):
         default=None,
         description="for trees: chance of the next ranked candidate where none before it is accepted",
     )
+    scale: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="factor on every conditional acceptance (temperature, grammar, quantised drafter)",
+    )
     takes_acceptance_rate: ClassVar[bool] = False
 
     @model_validator(mode="before")
@@ -97,7 +103,7 @@ class _Decaying(_Acceptance):
 
     def decays(self, depth: int) -> NDArray[np.float64]:
         """Factor on the conditional acceptance of the first ``depth`` drafts, shape (depth,)."""
-        return np.asarray(self.depth_decay ** np.arange(depth, dtype=np.float64))
+        return np.asarray(self.scale * self.depth_decay ** np.arange(depth, dtype=np.float64))
 
 
 class IidAcceptance(_Decaying):

@@ -26,7 +26,7 @@ _TOGETHER = 256  # rows walked at once, for speed; bounds memory
 
 @dataclass(frozen=True)
 class TraceProcess:
-    """Draft ``j`` of a round at ``p`` is accepted when ``u[p+j] < chance[p, j] * decay[p+j]``.
+    """Draft ``j`` of a round at ``p`` is accepted when ``u[p+j] < chance[p, j] * decay[p+j] * scale``.
 
     ``u`` is one stream per request, indexed by output position. A generation tests each position
     at most once, so a row of chances replays rejection sampling exactly at every depth and under
@@ -42,12 +42,14 @@ class TraceProcess:
     claims: Claims | None
     mean_tokens: Callable[[int], float]
     siblings: Siblings
+    scale: float = 1.0
 
     def path(self, request: int, prompt_tokens: int, output_tokens: int) -> DrawnPath:
         """Path of request number ``request``."""
         row = self.rows[self._row(request)]
         count = output_tokens + self.max_depth
-        fade = ahead(decay_factor(self.decay, prompt_tokens, count), output_tokens, self.max_depth)
+        lost = decay_factor(self.decay, prompt_tokens, count) * self.scale
+        fade = ahead(lost, output_tokens, self.max_depth)
         passes = self._luck(request, output_tokens) < row.chances(output_tokens, self.max_depth) * fade
         run = np.logical_and.accumulate(passes, axis=1).sum(axis=1, dtype=np.uint8)
         claim = partial(self._claim, row, passes, run, request, fade)
@@ -134,26 +136,26 @@ def conditional_rates(rows: Sequence[Row], max_depth: int) -> Floats:
     return rates
 
 
-def tokens_per_round(rows: Sequence[Row], depth: int) -> float:
+def tokens_per_round(rows: Sequence[Row], depth: int, scale: float = 1.0) -> float:
     """Tokens over rounds when every row is walked once at ``depth``, last rounds untrimmed.
 
-    Expectations over luck, exact. By Wald's identity counting the round that crosses the end
-    whole makes the ratio free of end effects.
+    ``scale`` multiplies every chance. Expectations over luck, exact. By Wald's identity counting the
+    round that crosses the end whole makes the ratio free of end effects.
     """
     totals = np.zeros(2)
     left = iter(rows)
     while batch := list(islice(left, _TOGETHER)):
-        totals += _walked(batch, depth)
+        totals += _walked(batch, depth, scale)
     return float(totals[0] / totals[1])
 
 
-def _walked(rows: Sequence[Row], depth: int) -> tuple[float, float]:
+def _walked(rows: Sequence[Row], depth: int, scale: float) -> tuple[float, float]:
     """Expected tokens and rounds of all rows together, from the expected visits of each position."""
     lengths = np.array([row.positions for row in rows])
     longest = int(lengths.max())
     ends = np.zeros((longest, len(rows), depth + 1))  # behind its last position a row stands still
     for i, row in enumerate(rows):
-        ends[: row.positions, i] = _ends(row.chances(row.positions, depth))
+        ends[: row.positions, i] = _ends(row.chances(row.positions, depth) * scale)
     visits = np.zeros((longest + depth + 1, len(rows)))
     visits[0] = 1
     for position in range(longest):

@@ -87,5 +87,12 @@ def state_blocks(profile: Profile, drafter: Drafter | None, block_size: int) -> 
     return -int(-state // per_block) if per_block else 0
 
 
+def checkpoint_blocks(profile: Profile, drafter: Drafter | None, block_size: int, depth: int) -> int:
+    """Blocks' worth of memory of one recurrent state of the target for each of ``depth`` drafts."""
+    per_block = block_bytes(profile, drafter, block_size)
+    states = depth * profile.target.work.state_bytes_per_sequence
+    return -int(-states // per_block) if per_block else 0
+
+
 def _models(profile: Profile, drafter: Drafter | None) -> list[ModelWork]:
     return [profile.target.work] + ([drafter.work] if drafter and drafter.work else [])
