@@ -17,6 +17,12 @@ class EngineConfig(BehaviourSettings):
 
     preset: PresetName = "vllm_v1"
     max_num_seqs: int = Field(default=256, ge=1, le=65536, description="sequences in one step")
+    max_num_seqs_drafting: int | None = Field(
+        default=None,
+        ge=1,
+        le=65536,
+        description="sequences in one step where a drafter is loaded, if fewer; default: max_num_seqs",
+    )
     max_num_batched_tokens: int = Field(default=8192, ge=1, le=1 << 20, description="tokens in one step")
     max_model_len: int = Field(default=131072, ge=2, description="longest prompt + output")
     block_size: int = Field(default=16, ge=1, description="tokens per KV block")
@@ -119,6 +125,13 @@ class EngineConfig(BehaviourSettings):
                 "make it one, or change block_size"
             )
         return self
+
+    def beside(self, drafter: object | None) -> EngineConfig:
+        """The engine with a drafter loaded, or without: some take fewer sequences then."""
+        most = self.max_num_seqs_drafting
+        if drafter is None or most is None or most >= self.max_num_seqs:
+            return self
+        return self.model_copy(update={"max_num_seqs": most})
 
     @property
     def behaviour(self) -> Behaviour:

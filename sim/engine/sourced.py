@@ -26,6 +26,13 @@ class AtLeast(NamedTuple):
     least: int
 
 
+class Unless(NamedTuple):
+    """A limit that the engine sets by itself, unless another one is stated."""
+
+    limit: str
+    value: int
+
+
 @dataclass(frozen=True)
 class EnginePreset:
     """One engine: every switch of ``Behaviour``, and limits whose defaults are the engine's own.
@@ -52,11 +59,14 @@ class EnginePreset:
         """
         found = {name: each.value for name, each in self.limits.items() if name not in given}
         known = {**defaults, **found, **given}
-        return {name: _settled(value, known) for name, value in found.items()}
+        settled = {name: _settled(value, known, given) for name, value in found.items()}
+        return {name: value for name, value in settled.items() if value is not None}
 
 
-def _settled(value: Any, known: Mapping[str, Any]) -> Any:
-    if not isinstance(value, AtLeast):
-        return value
-    followed = known.get(value.limit)
-    return max(followed, value.least) if isinstance(followed, int) else value.least
+def _settled(value: Any, known: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    if isinstance(value, Unless):
+        return None if value.limit in given else value.value
+    if isinstance(value, AtLeast):
+        followed = known.get(value.limit)
+        return max(followed, value.least) if isinstance(followed, int) else value.least
+    return value

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from sim.engine.behaviour import Behaviour
 from sim.engine.config import EngineConfig
 from sim.engine.presets import ENGINES, PresetName
-from sim.engine.sourced import AtLeast, EnginePreset, Sourced
+from sim.engine.sourced import AtLeast, EnginePreset, Sourced, Unless
 from sim.errors import InputError
 from sim.scenario.words import did_you_mean
 
 NAMES: Final = tuple(ENGINES)
+_LIMITS: Final = frozenset(limit for engine in ENGINES.values() for limit in engine.limits)
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,10 @@ def preset_of(name: str) -> PresetName:
 
 
 def rows(name: str) -> list[Row]:
-    """Every switch of a preset, then its limits, in the order of the schema."""
+    """Every switch of a preset, then the limits that some preset sets, in the order of the schema."""
     engine = ENGINES[preset_of(name)]
-    return [*_rows("switch", engine.switches, Behaviour), *_rows("limit", engine.limits, EngineConfig)]
+    limits = {**{limit: _default(limit) for limit in _LIMITS}, **engine.limits}
+    return [*_rows("switch", engine.switches, Behaviour), *_rows("limit", limits, EngineConfig)]
 
 
 def differences(name: str, against: str) -> list[Difference]:
@@ -59,15 +61,14 @@ def differences(name: str, against: str) -> list[Difference]:
     return [
         Difference(key, row.kind, row.about, (row.value, theirs[key].value), (row.source, theirs[key].source))
         for key, row in mine.items()
-        if key in theirs and row.value != theirs[key].value
+        if row.value != theirs[key].value
     ]
 
 
 def compared() -> list[tuple[str, list[Any]]]:
     """Name and values, by preset, of every switch and limit in which presets differ."""
     table = {name: {row.name: row.value for row in rows(name)} for name in NAMES}
-    keys = dict.fromkeys(key for values in table.values() for key in values)
-    found = [(key, [table[name].get(key) for name in NAMES]) for key in keys]
+    found = [(key, [table[name][key] for name in NAMES]) for key in table[NAMES[0]]]
     return [(key, values) for key, values in found if any(value != values[0] for value in values)]
 
 
@@ -75,10 +76,14 @@ def value_text(value: Any) -> str:
     """A value as people write it: ``yes``, ``1 to 512``, ``as max_model_len``."""
     if isinstance(value, AtLeast):
         return f"as {value.limit}, {value.least} at least"
+    if isinstance(value, Unless):
+        return f"{value.value} unless {value.limit} is set"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
         return f"{value[0]} to {value[-1]}" if value else "none"
+    if value is None:
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -125,18 +130,22 @@ def listing() -> dict[str, Any]:
     }
 
 
+def _default(limit: str) -> Sourced:
+    return Sourced(EngineConfig.model_fields[limit].default, "no default of the engine's: leadline's own")
+
+
 def _about(engine: EnginePreset) -> dict[str, str]:
     return {"engine": engine.engine, "version": engine.version, "about": engine.about}
 
 
 def _plain(value: Any) -> dict[str, Any]:
     """A value that JSON can hold."""
-    return {"value": value_text(value) if isinstance(value, AtLeast) else value}
+    return {"value": value_text(value) if isinstance(value, AtLeast | Unless) else value}
 
 
 def _rows(
     kind: Literal["switch", "limit"],
-    values: dict[str, Sourced] | Any,
+    values: Mapping[str, Sourced],
     model: type[Behaviour] | type[EngineConfig],
 ) -> Iterable[Row]:
     return [

@@ -73,6 +73,22 @@ def test_a_preset_brings_its_limits_unless_the_scenario_states_them() -> None:
     assert EngineConfig(preset="vllm_v0", max_num_batched_tokens=777).max_num_batched_tokens == 777
 
 
+def test_sglang_takes_fewer_sequences_with_a_drafter_unless_their_number_is_stated() -> None:
+    """Its server resets max_running_requests to 48 for speculation, where the user sets none."""
+    default, stated = EngineConfig(preset="sglang"), EngineConfig(preset="sglang", max_num_seqs=100)
+    assert [default.beside(each).max_num_seqs for each in (None, "drafter")] == [2048, 48]
+    assert [stated.beside(each).max_num_seqs for each in (None, "drafter")] == [100, 100]
+    flood = {
+        **SMALL,
+        "workload": {**SMALL["workload"], "arrival": {"process": "closed", "max_concurrency": 60}},
+    }
+    scenario = sim.load({**flood, "engine": {"preset": "sglang"}})
+    widest = [
+        int(np.max(make_run(scenario, policy, 0)[0].steps["sequences"])) for policy in scenario.policies
+    ]
+    assert widest == [60, 48]
+
+
 @pytest.mark.parametrize("wrong", ["vllm", ["ideal"], {"ideal": 1}, 3])
 def test_an_unknown_preset_is_refused(wrong: Any) -> None:
     with pytest.raises(ValidationError, match="preset"):
@@ -105,7 +121,8 @@ def test_every_preset_answers_every_request(name: str, policy: int) -> None:
     requests, steps = steps_of({"preset": name}, policy)
     assert len(requests["request"]) == 60
     assert int(steps["emitted"].sum()) == 60 * 40
-    assert int(np.max(steps["sequences"])) <= EngineConfig(preset=name).max_num_seqs  # type: ignore[arg-type]
+    engine = EngineConfig(preset=name).beside(policy or None)  # type: ignore[arg-type]
+    assert int(np.max(steps["sequences"])) <= engine.max_num_seqs
 
 
 @pytest.mark.parametrize("name", NAMES)

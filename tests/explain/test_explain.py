@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sim.engine.behaviour import Behaviour
+from sim.engine.config import EngineConfig
 from sim.engine.presets import ENGINES
 from sim.errors import InputError
 from sim.explain.cli import app
@@ -35,10 +36,13 @@ def test_json_has_every_value_and_source(name: str) -> None:
     found = json.loads(printed(name, "--json"))
     engine = ENGINES[preset_of(name)]
     values = {each["name"]: each for each in found["values"]}
-    assert set(values) == set(engine.switches) | set(engine.limits)
-    assert {key: each["source"] for key, each in values.items()} == {
-        key: each.source for key, each in {**engine.switches, **engine.limits}.items()
+    stated = {**engine.switches, **engine.limits}
+    assert {key: values[key]["source"] for key in stated} == {
+        key: each.source for key, each in stated.items()
     }
+    others = set().union(*(each.limits for each in ENGINES.values())) - set(engine.limits)
+    assert set(values) == set(stated) | others
+    assert all(values[key]["value"] == EngineConfig.model_fields[key].default for key in others)
 
 
 def test_a_preset_does_not_differ_from_itself() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.engine.sourced import EnginePreset, Sourced
+from sim.engine.sourced import EnginePreset, Sourced, Unless
 
 _SCHEDULER: Final = "srt/managers/scheduler.py"
 _BATCH: Final = "srt/managers/schedule_batch.py"
@@ -104,7 +104,10 @@ SGLANG: Final = EnginePreset(
     },
     limits={
         "max_num_seqs": Sourced(
-            48, f"{_SPEC}, _handle_eagle_family: max_running_requests with speculation, unless it is set"
+            2048, "srt/mem_cache/kv_cache_configurator.py, resolve_max_num_reqs: 2048 to 4096 by memory"
+        ),
+        "max_num_seqs_drafting": Sourced(
+            Unless("max_num_seqs", 48), f"{_SPEC}, _handle_eagle_family: max_running_requests is reset to 48"
         ),
         "max_num_batched_tokens": Sourced(
             8192, "srt/arg_groups/memory_hook.py: chunked_prefill_size on 60 to 160 GiB of memory"
