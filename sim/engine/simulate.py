@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import simpy
@@ -11,12 +12,16 @@ from calibrate.profile import Drafter, Profile
 from sim.acceptance.base import AcceptanceProcess, Path
 from sim.cost.graphs import GraphHabits
 from sim.cost.step_cost import DraftHabits, StepCost, StepHabits
+from sim.engine.asynchronous import AsyncReplica
 from sim.engine.batch import Arena, Sequence
 from sim.engine.behaviour import Behaviour
 from sim.engine.client import serve
 from sim.engine.config import EngineConfig
+from sim.engine.frontend import FrontEnd, FrontEndTimes
 from sim.engine.holes import Holes
-from sim.engine.kv import BlockPool, blocks_in, blocks_in_memory, checkpoint_blocks, state_blocks
+from sim.engine.host_memory import HostMemory
+from sim.engine.kv import BlockPool, block_bytes, blocks_in, blocks_in_memory, checkpoint_blocks, state_blocks
+from sim.engine.prefill_first import PrefillFirst
 from sim.engine.prefix_cache import PrefixCache
 from sim.engine.replica import Replica
 from sim.engine.scheduler import Scheduler
@@ -24,7 +29,7 @@ from sim.errors import InputError
 from sim.policies.base import Policy, Tree
 from sim.policies.static import Static
 from sim.policies.tree import TreeDrafts
-from sim.results.run_records import RunRecords
+from sim.results.run_records import Columns, Int64, RunRecords
 from sim.workload.requests import Requests
 
 
@@ -54,13 +59,19 @@ def simulate(setup: Setup, policy: Policy) -> RunRecords:
     """Replay the requests under one policy until the last is answered."""
     env = simpy.Environment(initial_time=0)
     replica = build_replica(env, setup, policy)
-    serve(env, setup.requests, replica, [replica], setup.engine.max_model_len)
+    times = FrontEndTimes.of(setup.engine)
+    server = FrontEnd(env, replica, times) if times.any else replica
+    serve(env, setup.requests, server, [replica], setup.engine.max_model_len)
     return collect(setup, replica)
 
 
-def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Replica:
+def build_replica(
+    env: simpy.Environment, setup: Setup, policy: Policy, make: type[Replica] = Replica
+) -> Replica:
     """A replica with its scheduler, memory and costs; raises ``InputError`` if nothing fits."""
     engine, behaviour = setup.engine, setup.engine.behaviour
+    if behaviour.async_scheduling and make is Replica:
+        make = AsyncReplica
     drafter = setup.drafter if policy.drafts else None
     depth = setup.max_depth if drafter else 0
     state = state_blocks(setup.profile, drafter, engine.block_size)
@@ -70,7 +81,9 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
     r = setup.requests
     rows = int(r.output_tokens.max(initial=1)) + 1
     tree = _tree(policy)
-    scheduler = Scheduler(
+    prompts_first = _prompts_first(behaviour, depth)
+    kind = partial(PrefillFirst, most_in_a_row=engine.max_prefill_steps) if prompts_first else Scheduler
+    scheduler = kind(
         engine,
         pool,
         Arena(engine.max_num_seqs, rows, max(depth, 1), policy.wants_confidence, tree),
@@ -80,7 +93,8 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
         lookahead=_lookahead(drafter, depth) if behaviour.lookahead else 0,
         slots=_slots(drafter, depth) if behaviour.draft_slots else 0,
         state_blocks=state,
-        padding=_fixed_depth(policy, depth) if behaviour.pad_new_decodes else 0,
+        padding=_fixed_depth(policy, depth) if behaviour.pad_new_decodes and not prompts_first else 0,
+        host=_host(setup, drafter) if behaviour.preemption == "swap" else None,
     )
     _check_fits(setup, scheduler, depth)
     widest = max(depth + 1, tree.width if tree else 1)
@@ -94,7 +108,7 @@ def build_replica(env: simpy.Environment, setup: Setup, policy: Policy) -> Repli
     cost = StepCost(
         setup.profile, drafter, asked, (), habits, _graphs(behaviour, policy, depth), _step_habits(engine)
     )
-    return Replica(
+    return make(
         env,
         scheduler,
         cost,
@@ -134,14 +148,33 @@ def _pool(setup: Setup, drafter: Drafter | None, state: int) -> BlockPool:
     blocks = kv_blocks(setup.engine, setup.profile, drafter)
     if not setup.engine.behaviour.prefix_caching:
         return BlockPool(blocks)
-    if state:
+    if state and setup.engine.prefix_unit is None:
         raise InputError(
-            f"prefix_caching is on, and {setup.profile.name} keeps a recurrent state per sequence, whose "
-            "caching is not modelled; set prefix_caching: false"
+            f"prefix_caching is on, and {setup.profile.name} keeps a recurrent state per sequence, which an "
+            "engine caches at some positions only; set prefix_unit to the tokens between them (vLLM names "
+            "them as its attention block size when it starts), or prefix_caching: false"
         )
     drop_last = setup.engine.behaviour.drop_last_hit and _reads_target(drafter)
     greedy = setup.engine.sampling == "greedy"
-    return PrefixCache(blocks, setup.engine.block_size, drop_last, greedy)
+    unit = setup.engine.prefix_unit or setup.engine.block_size
+    return PrefixCache(blocks, setup.engine.block_size, drop_last, greedy, unit // setup.engine.block_size)
+
+
+def _prompts_first(behaviour: Behaviour, depth: int) -> bool:
+    """Whether prompts have steps of their own: always, or because the engine speculates."""
+    return behaviour.prefill == "first" or (depth > 0 and not behaviour.mixed_under_speculation)
+
+
+def _host(setup: Setup, drafter: Drafter | None) -> HostMemory:
+    """Memory that preempted KV is moved to; raises ``InputError`` if nobody knows how large KV is."""
+    engine = setup.engine
+    size = block_bytes(setup.profile, drafter, engine.block_size)
+    if not size:
+        raise InputError(
+            f"preemption: swap moves KV, and {setup.profile.name} does not say how many bytes a token's KV "
+            "has; add kv_bytes_per_token to the profile, or set preemption: recompute"
+        )
+    return HostMemory(engine.swap_space, size, engine.swap_bandwidth)
 
 
 def _fixed_depth(policy: Policy, most: int) -> int:
@@ -220,6 +253,12 @@ def _check_fits(setup: Setup, scheduler: Scheduler, depth: int) -> None:
             f"max_num_batched_tokens {scheduler.budget} leaves no token beside the drafter's "
             f"{scheduler.slots} slots per sequence; raise it"
         )
+    longest_prompt = int(r.prompt_tokens.max(initial=0))
+    if not engine.behaviour.chunked_prefill and longest_prompt > scheduler.budget - scheduler.slots:
+        raise InputError(
+            f"a prompt of {longest_prompt} tokens is not cut to chunks (chunked_prefill: false) and a step "
+            f"takes {scheduler.budget - scheduler.slots}; raise max_num_batched_tokens or set chunked_prefill"
+        )
     if scheduler.cache is not None and scheduler.padding >= scheduler.budget - scheduler.slots:
         raise InputError(
             f"max_num_batched_tokens {scheduler.budget} is less than a padded decode takes: vLLM would let a "
@@ -245,16 +284,29 @@ def _check_fits(setup: Setup, scheduler: Scheduler, depth: int) -> None:
 def collect(setup: Setup, replica: Replica) -> RunRecords:
     """Records of a finished run, requests in order of intended arrival."""
     requests = replica.journal.requests.to_arrays()
-    order = np.argsort(requests["request"], kind="stable")
+    for name in ("first_token_ns", "finish_ns") if setup.engine.answer_time else ():
+        requests[name] = np.where(requests[name] >= 0, requests[name] + setup.engine.answer_time, -1)
     gaps = np.frombuffer(replica.journal.gaps, dtype=np.int64).reshape(-1, 3)
+    capacity = replica.scheduler.pool.capacity
+    return records_of(setup, requests, replica.journal.steps.to_arrays(), gaps, capacity)
+
+
+def records_of(setup: Setup, requests: Columns, steps: Columns, gaps: Int64, kv_blocks: int) -> RunRecords:
+    """Records of one replica from what was written down, requests put in order of intended arrival.
+
+    ``gaps`` has a row per gap between streamed chunks: its length, how often, and when.
+    """
+    order = np.argsort(requests["request"], kind="stable")
     arrivals = setup.requests.arrival_ns
+    timed_out = setup.requests.timed_out(requests["request"])
     return RunRecords(
         requests={name: values[order] for name, values in requests.items()},
-        steps=replica.journal.steps.to_arrays(),
+        steps=steps,
         chunk_gaps=(gaps[:, 0].copy(), gaps[:, 1].copy(), gaps[:, 2].copy()),
-        unfinished=len(arrivals) - len(order),
+        unfinished=len(arrivals) - len(order) - timed_out,
+        timed_out=timed_out,
         classes=setup.requests.classes,
         last_arrival_ns=int(arrivals.max(initial=0)),
-        kv_blocks_total=replica.scheduler.pool.capacity,
+        kv_blocks_total=kv_blocks,
         max_num_seqs=setup.engine.max_num_seqs,
     )

@@ -97,6 +97,10 @@ class Scenario(Config):
         """File of ``profile``; raises ``InputError`` if there is none of that name."""
         return catalogue.locate("profile", self.profile or "", self._folder)
 
+    def locate_profile(self, name: str) -> Path:
+        """File of a shipped profile's name or of a path that stands in the scenario."""
+        return catalogue.locate("profile", name, self._folder)
+
     def locate(self, name: str) -> Path:
         """File of a shipped workload's name or of a path that stands in the scenario."""
         return catalogue.locate("workload", name, self._folder)
@@ -136,6 +140,12 @@ class Scenario(Config):
         return tuple(kind.acceptance or self.acceptance for kind in self.workload.classes) or (
             self.acceptance,
         )
+
+    @property
+    def profile_names(self) -> tuple[str, ...]:
+        """The profiles that replicas run on: the scenario's, and those of groups of its fleet."""
+        own = (group.profile for group in self.fleet.groups)
+        return tuple(dict.fromkeys((self.profile or "", *filter(None, own))))
 
     def drafter_of(self, profile: Profile) -> Drafter | None:
         """The profile's drafter that the scenario names, if any."""
