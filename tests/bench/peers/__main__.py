@@ -25,6 +25,7 @@ def main() -> None:
     asked = _arguments()
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         work = Path(folder)
+        places = {"$WORK": work, "$LEADLINE_PEERS": asked.peers}
         found: dict[str, Any] = {
             "schema": SCHEMA,
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -33,7 +34,7 @@ def main() -> None:
             "requests": asked.requests,
             "repeats": asked.repeats,
             "cases": [
-                measured(case, work, asked.requests, asked.repeats)
+                measured(case, places, asked.requests, asked.repeats)
                 for case in cases(asked.peers, work, asked.requests)
                 if asked.only is None or case.title.lower().startswith(asked.only.lower())
             ],
@@ -52,7 +53,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         type=Path,
-        default=Path(os.environ.get("LEADLINE_PEERS", "peers")).absolute(),
+        default=Path(os.environ.get("LEADLINE_PEERS", "peers")),
         help="folder that the peers are installed in; default: $LEADLINE_PEERS, or peers",
     )
     parser.add_argument("--out", type=Path, help="file for the numbers, JSON")
@@ -60,7 +61,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=10_000, help="requests of every case")
     parser.add_argument("--repeats", type=int, default=3, help="counted runs of every side")
     parser.add_argument("--only", help="one case, by the start of its peer's name")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    asked.peers = asked.peers.absolute()
+    return asked
 
 
 def _commit() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,12 @@ from tests.bench.peers.process import Cost, run_process
 from tests.bench.peers.sides import Absent, Case, Facts, Side
 
 
-def measured(case: Case, work: Path, count: int, repeats: int) -> dict[str, Any]:
-    """One case as plain data: every side's runs, interleaved, after one run of each that does not count."""
+def measured(case: Case, places: Mapping[str, Path], count: int, repeats: int) -> dict[str, Any]:
+    """One case as plain data: every side's runs, interleaved, after one run of each that does not count.
+
+    ``places`` names folders by what is shown instead of them; ``$WORK`` is the one for files.
+    """
+    work = places["$WORK"]
     absent = case.peer if isinstance(case.peer, Absent) else None
     here: Sequence[Side] = case.ours if isinstance(case.peer, Absent) else (case.peer, *case.ours)
     warm = {side.name: _once(side, work, count) for side in here}
@@ -22,16 +26,17 @@ def measured(case: Case, work: Path, count: int, repeats: int) -> dict[str, Any]
         for side in here:
             print(f"{case.title}: {side.name}, {number + 1} of {repeats}", file=sys.stderr)
             runs[side.name].append(_once(side, work, count))
-    rows = [_row(side, runs[side.name], warm[side.name], count, work) for side in here]
+    rows = [_row(side, runs[side.name], warm[side.name], count) for side in here]
     if absent is None:
         for row in rows[1:]:
             row["times_as_fast"] = _ratios(rows[0], row)
-    return {
+    found = {
         "title": case.title,
         "about": case.about,
         "absent": None if absent is None else absent.reason,
         "sides": rows,
     }
+    return dict(_placed(found, places))
 
 
 def _once(side: Side, work: Path, count: int) -> tuple[Cost, Facts]:
@@ -43,17 +48,16 @@ def _once(side: Side, work: Path, count: int) -> tuple[Cost, Facts]:
     return cost, facts
 
 
-def _row(
-    side: Side, runs: list[tuple[Cost, Facts]], warm: tuple[Cost, Facts], count: int, work: Path
-) -> dict[str, Any]:
+def _row(side: Side, runs: list[tuple[Cost, Facts]], warm: tuple[Cost, Facts], count: int) -> dict[str, Any]:
     wall = [cost.wall_s for cost, _ in runs]
     facts = [fact for _, fact in runs]
     loops = [fact.loop_s for fact in facts if fact.loop_s is not None]
     return {
         "name": side.name,
         "version": side.version,
-        "command": _shown(side.command, work),
+        "command": " ".join((Path(side.command[0]).name, *side.command[1:])),
         "notes": side.notes,
+        "scenario": side.scenario,
         "wall_s": wall,
         "cpu_s": [cost.cpu_s for cost, _ in runs],
         "peak_mb": max(cost.peak_mb for cost, _ in runs),
@@ -74,12 +78,13 @@ def _ratios(peer: dict[str, Any], own: dict[str, Any]) -> list[float]:
     return [theirs / ours for theirs, ours in pairs]
 
 
-def _shown(command: Sequence[str], work: Path) -> str:
-    """The command without the places of this machine."""
-    words = []
-    for word in command:
-        shown = word.replace(str(work), "$WORK")
-        words.append(Path(shown).name if Path(shown).name.startswith("python") else shown)
-    if Path(words[0]).is_absolute():
-        words[0] = Path(words[0]).name
-    return " ".join(words)
+def _placed(value: Any, places: Mapping[str, Path]) -> Any:
+    """The same data without the places of this machine."""
+    if isinstance(value, Mapping):
+        return {key: _placed(item, places) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_placed(item, places) for item in value]
+    if isinstance(value, str):
+        for name, place in places.items():
+            value = value.replace(str(place), name)
+    return value

@@ -52,8 +52,8 @@ def sides(folder: Path, name: str, written: Mapping[str, Any], policy: str) -> t
     run = (sys.executable, "-m", "sim", "run", str(file), "--jobs", "1", "--json")
     loop = (sys.executable, "-m", "tests.bench.peers.loop", str(file))
     return (
-        Side(f"leadline, {policy}", version, run, ROOT, _summary),
-        Side(f"leadline, {policy}: loop alone", version, loop, ROOT, _loop),
+        Side(f"leadline, {policy}", version, run, ROOT, _summary, scenario=written),
+        Side(f"leadline, {policy}: loop alone", version, loop, ROOT, _loop, scenario=written),
     )
 
 

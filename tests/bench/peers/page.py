@@ -52,17 +52,18 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _said(row: Mapping[str, Any]) -> list[str]:
-    said = [f"{row['name']} ({row['version']}): `{row['command']}`"]
+    said = [f"{row['name']} ({row['version']}): `{row['command']}`."]
     if row["more"]:
         first, again = row["more"]["first_s"], row["more"]["again_s"]
         said[0] += (
-            f". The first run of 100 requests in a process took {first:.2f} s, the second {again:.2f} s: "
-            "the difference is compiling or loading, and is in no other figure of this line."
+            f" The first run of 100 requests in a process took {first:.2f} s, the second {again:.2f} s: "
+            "the difference is compiling or loading, once a process, and is not in its seconds."
         )
     elif row["loop_s"]:
         rate = row["loop_requests_per_s"]
         told = f"{statistics.median(row['loop_s']):.2f} s" + (f", {rate:,.0f} requests/s" if rate else "")
-        said[0] += f". Its own loop, by its output: {told}."
+        said[0] += f" Its own loop, by its output: {told}."
+    said[0] += f" Its first run, which does not count, took {row['first_wall_s']:.1f} s."
     if row["notes"]:
-        said[0] += f" ({row['notes']})"
+        said[0] += f" Note: {row['notes']}."
     return said

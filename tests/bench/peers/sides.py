@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Side:
-    """A command; ``read`` finds the facts in its output and in its folder of results."""
+    """A command; ``read`` finds the facts in its output; ``scenario`` is what leadline reads."""
 
     name: str
     version: str
@@ -32,6 +33,7 @@ class Side:
     read: Callable[[str], Facts]
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: str = ""
+    scenario: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def lengths_of(home: Path) -> Path:
 
 
 def vidur(home: Path, trace: Path, results: Path, count: int) -> Side | Absent:
-    """Vidur on a trace; needs ``vidur``, a checkout, and ``vidur-env``, a virtual environment, in ``home``."""
+    """Vidur on a trace; ``home`` has ``vidur``, a checkout, and ``vidur-env``, a virtual environment."""
     checkout, python = home / "vidur", home / "vidur-env" / "bin" / "python"
     if not (checkout / "vidur" / "main.py").exists() or not python.exists():
         return Absent(NAME, "no checkout vidur, or no environment vidur-env, in the folder of peers")
