@@ -62,6 +62,8 @@ class Graphs:
         self.plain = habits.mode == "full" and not habits.multiples
         """Whether the launch depends on the number of tokens alone."""
         tiers = {depth: habits.by_depth(depth) for depth in habits.depths} if habits.multiples else {}
+        self.widest = max([self.largest, *(max(sizes, default=0) for sizes in tiers.values())])
+        """Tokens of the largest graph of all."""
         self._tiers = {depth: (padding(sizes, size), max(sizes, default=0)) for depth, sizes in tiers.items()}
 
     def of(self, tokens: int, depth: int) -> tuple[int, int]:

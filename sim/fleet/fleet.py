@@ -13,6 +13,8 @@ from typing import Final
 import numpy as np
 import simpy
 
+from sim.ahead.choose import all_alike, repays
+from sim.ahead.run import run_ahead
 from sim.engine.client import Server, serve
 from sim.engine.frontend import FrontEnd, FrontEndTimes
 from sim.engine.simulate import Setup, build_replica, collect
@@ -35,8 +37,13 @@ class Member:
     policy: Policy
 
 
-def simulate_fleet(members: Sequence[Member], router: RouterName = "least_requests") -> RunRecords:
+def simulate_fleet(
+    members: Sequence[Member], router: RouterName = "least_requests", stepping: bool = False
+) -> RunRecords:
     """Replay requests against replicas, equal or not, until the last is answered.
+
+    Steps are taken one by one, or many at once where that gives the same records (sim/ahead) and
+    ``stepping`` is not asked for.
 
     One replica behind any router is the plain engine. Requests, seed and context limit are the first
     member's; raises ``InputError`` if another member has other requests or another limit, or if
@@ -44,6 +51,10 @@ def simulate_fleet(members: Sequence[Member], router: RouterName = "least_reques
     """
     setup = common_setup(members)
     requests, limit = setup.requests, setup.engine.max_model_len
+    policies = [member.policy for member in members]
+    if not stepping and all_alike([member.setup for member in members], policies) and repays(setup):
+        found = run_ahead(setup, policies[0], len(members), router)
+        return found[0] if len(found) == 1 else merge(found, requests)
     env = simpy.Environment(initial_time=0)
     replicas = [build_replica(env, member.setup, member.policy) for member in members]
     chooser = ROUTERS[router](len(members), len(requests), setup.seed)

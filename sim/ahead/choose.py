@@ -1,0 +1,123 @@
+"""Which runs the compiled engine takes: those it knows all about, once they repay loading or compiling it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TypeGuard
+
+import numpy as np
+
+from sim.engine.behaviour import Behaviour
+from sim.engine.config import EngineConfig
+from sim.engine.presets import PRESETS
+from sim.engine.simulate import Setup
+from sim.policies.base import Policy
+from sim.policies.by_batch import ByBatch
+
+HONOURED: Final = frozenset(
+    {
+        "preset",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "max_model_len",
+        "block_size",
+        "kv_blocks",
+        "kv_cache_memory",
+        "gpu_memory_utilization",
+        "long_prefill_token_threshold",
+        "drafter_max_model_len",
+        "depth_zero_overhead",
+        "depth_zero_overhead_per_sequence",
+        "sampling",
+        "step_overhead",
+        "draft_at_depth_zero",
+        "draft_pass_over",
+        "draft_for_finished",
+        "draft_uniformly",
+        "draft_past_end",
+        "lookahead",
+        "draft_slots",
+        "null_block",
+        "dummy_drafts",
+        "pad_new_decodes",
+        "pad_queries",
+        "drop_last_hit",
+        "capture_sizes",
+        "graphs",
+        "varying_depth_graphs",
+        "capture_multiples",
+        "overlap_host",
+        "drafter_limit_stops_all",
+        "checkpoint_states",
+    }
+)
+"""Limits and switches that the compiled engine knows, at any value; others must do nothing."""
+
+
+def needs_stepping(setup: Setup, policy: Policy, replicas: int = 1) -> str | None:
+    """Why a run has to be stepped through, ``None`` if it can be run ahead."""
+    requests = setup.requests
+    if not isinstance(policy, ByBatch) or policy.wants_outcomes or policy.acceptance_loss:
+        return "the policy is asked in every step"
+    if replicas > 1 and (requests.max_concurrency is not None or requests.abort_ns is not None):
+        return "several replicas answer to clients that wait or leave"
+    engine = setup.engine
+    for name, idle in _NEUTRAL.items():
+        value = getattr(engine.behaviour if name in Behaviour.model_fields else engine, name)
+        if value != idle:
+            return f"{name} is {value}"
+    work = setup.profile.target.work
+    if work.window_tokens:
+        return "some layers read a window of their KV"
+    if engine.drafter_max_model_len is not None and not engine.behaviour.dummy_drafts:
+        return "drafts are cut to what the drafter's own context holds"
+    return None
+
+
+def _neutral() -> dict[str, object]:
+    """Limits and switches that are not honoured, and the value at which each does nothing."""
+    limits = {name: field.default for name, field in EngineConfig.model_fields.items()}
+    values = limits | PRESETS["ideal"].model_dump()
+    return {name: value for name, value in values.items() if name not in HONOURED}
+
+
+_NEUTRAL: Final = _neutral()
+LOADING: Final = 200_000
+"""Output tokens whose stepping takes about as long as loading the machine code (1 s, docs/benchmarks.md)."""
+COMPILING: Final = 4_000_000
+"""The same for compiling it, once per installation (20 s)."""
+
+_stepped = 0
+
+
+def all_alike(setups: Sequence[Setup], policies: Sequence[Policy]) -> TypeGuard[Sequence[ByBatch]]:
+    """Whether replicas are equal and need no stepping."""
+    first = policies[0]
+    alike = all(setup is setups[0] for setup in setups) and all(
+        type(policy) is type(first) and vars(policy) == vars(first) for policy in policies
+    )
+    return alike and needs_stepping(setups[0], first, len(policies)) is None
+
+
+def repays(setup: Setup) -> bool:
+    """Whether the run is worth the machine code: always once it is there, else as soon as enough was stepped.
+
+    Rent or buy: a process that has stepped through as much as compiling costs compiles.
+    """
+    global _stepped  # noqa: PLW0603  what this process has stepped through so far
+    if "sim.ahead.kernel" in sys.modules:
+        return True
+    _stepped += int(np.sum(setup.requests.output_tokens))
+    return _stepped >= (LOADING if _compiled() else COMPILING)
+
+
+def _compiled() -> bool:
+    """Whether this installation has compiled the engine before (Numba's cache folders)."""
+    own = os.environ.get("NUMBA_CACHE_DIR")
+    folders = (
+        [Path(own)] if own else [Path(__file__).parent / "__pycache__", Path.home() / ".cache" / "numba"]
+    )
+    return any(next(folder.rglob("kernel.replay-*.nbi"), None) is not None for folder in folders)
