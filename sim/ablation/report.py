@@ -47,12 +47,12 @@ def footnote(ablation: Ablation) -> str:
 
 
 def _table(entry: PolicyAblation, ablation: Ablation) -> Table:
-    title = f"{entry.policy} at {entry.load}: {ablation.preset} against {ablation.against}"
+    title = f"{entry.policy} at {entry.load}: {entry.preset} against {ablation.against}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("mechanism", no_wrap=True)
     table.add_column("stands → reference")
     for metric in SHOWN:
-        table.add_column(f"{METRICS[metric].label}\n{METRICS[metric].unit}", justify="right")
+        table.add_column(f"{METRICS[metric].label}\n{METRICS[metric].unit}", justify="right", no_wrap=True)
     table.add_row(AS_IT_STANDS, "", *(_level(entry, metric) for metric in SHOWN), style="bold")
     if not entry.changes:
         table.add_row(f"no mechanism differs from {ablation.against}", "", *("" for _ in SHOWN))
@@ -102,7 +102,6 @@ def data(ablation: Ablation) -> dict[str, Any]:
         "schema": SCHEMA,
         "leadline": __version__,
         "scenario": ablation.scenario,
-        "preset": ablation.preset,
         "against": ablation.against,
         "seeds": list(ablation.seeds),
         "error": ablation.error,
@@ -114,6 +113,7 @@ def _entry(entry: PolicyAblation) -> dict[str, Any]:
     return {
         "load": entry.load,
         "policy": entry.policy,
+        "preset": entry.preset,
         "changes": [
             {"switch": each.switch, "stands": each.stands, "reference": each.reference}
             for each in entry.changes

@@ -45,7 +45,6 @@ def ablate_scenario(
                 progress(done, total)
     return Ablation(
         scenario=scenario.name,
-        preset=scenario.engine.preset,
         against=against,
         seeds=tuple(scenario.run.seeds),
         error=error,
@@ -72,7 +71,8 @@ class _Plan:
         for policy in self.policies:
             by_seed = [self._measured([next(made) for _ in self.variants]) for _ in self.seeds]
             runs = dict(zip((v.switch for v in self.variants), zip(*by_seed, strict=True), strict=True))
-            yield PolicyAblation(self.cell.label, policy.title, self.changed, runs, error)
+            preset = self.cell.scenario.engine.preset
+            yield PolicyAblation(self.cell.label, policy.title, preset, self.changed, runs, error)
 
     def _task(self, policy: PolicyConfig, seed: int, variant: Variant) -> Task:
         scenario = self.cell.scenario.model_copy(update={"engine": variant.engine})

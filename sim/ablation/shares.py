@@ -53,10 +53,14 @@ class Shares:
 
 @dataclass(frozen=True)
 class PolicyAblation:
-    """One policy at one load: its runs by mechanism, one per seed, in the order of the seeds."""
+    """One policy at one load: its runs by mechanism, one per seed, in the order of the seeds.
+
+    ``preset`` is that of the engine that was taken apart.
+    """
 
     load: str
     policy: str
+    preset: str
     changes: tuple[Change, ...]
     runs: Mapping[str, tuple[Metrics, ...]]
     error: float = 0.0
@@ -114,12 +118,11 @@ class PolicyAblation:
 class Ablation:
     """A scenario's engine taken apart: one entry per load and policy.
 
-    ``scenario`` and ``preset`` name what was taken apart, ``against`` the reference; ``error`` is the
-    relative error of the step times, within which a difference counts as none.
+    ``against`` is the reference, ``error`` the relative error of the step times, within which a difference
+    counts as none.
     """
 
     scenario: str
-    preset: str
     against: str
     seeds: tuple[int, ...]
     error: float

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs import command_line, depth_and_breadth, modelled, schema, tutorial
+from tests.docs import command_line, depth_and_breadth, engines, modelled, schema, tutorial
 from tests.docs.blocks import filled, table
 from tests.docs.links import without_outside
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = (command_line, depth_and_breadth, modelled, schema)
+GENERATED = (command_line, depth_and_breadth, engines, modelled, schema)
 FETCHED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 KEPT_FOR_MACHINES = {"canonical", "alternate", "next", "prev"}
 
