@@ -32,10 +32,9 @@ ONCE = ("embedding", "final_layernorm")
 DECODE_DOMAIN = "prefill_chunk = 0 AND kv_decode >= 64"
 PREFILL_DOMAIN = "n_decode = 0 AND prefill_chunk >= 64 AND kv_prefill <= 4096"
 UNPACKED_DOMAIN = (
-    "m.prefill_chunk = 16 AND m.kv_prefill = 512 AND m.n_decode >= 32 AND m.kv_decode BETWEEN 512 AND 4096"
+    "m.prefill_chunk BETWEEN 16 AND 1024 AND m.kv_prefill <= 512 AND m.n_decode >= 32 "
+    "AND m.kv_decode BETWEEN 512 AND 4096"
 )
-WIDTH = 4
-"""Tokens per sequence of a verify pass at which the cost of one without packed queries is met."""
 
 
 @dataclass(frozen=True)
@@ -91,25 +90,24 @@ class Bundle:
         return Term(name=name, mark="composed", source=f"{key}: {layer}", curve=_curve(x, ns, over))
 
     def _attention(self, attention: Attention) -> tuple[Term, Term]:
-        """Decode rows and prefill chunks, fitted apart; wide verify passes from mixed steps.
+        """Decode rows and prefill chunks, fitted apart; decode rows of wide passes from mixed steps.
 
         FlashAttention 2 packs the grouped queries of decode rows only while every sequence has one
-        token. Steps that mix decodes with a prefill chunk show the cost without packing; a verify
-        pass of ``WIDTH`` tokens is taken to pay that, in proportion to its further tokens.
+        token. Steps that mix decodes with a prefill chunk show the cost without packing; verify passes
+        of several tokens are taken to pay the same, as their queries fill no more than one tile.
         """
         path, key = self._file("attention.csv")
         decode, prefill, unpacked = _fit_decode(path), _fit_prefill(path), _unpacked(path)
         floor, per_sequence, per_context = decode.coefficients
         _, per_token, per_pair = prefill.coefficients
-        wide = max(0.0, unpacked - per_context) / (WIDTH - 1)
         layers = attention.layers
         source = (
             f"{key}, x{layers} layers. Decode (batch <= 256, context 64..16384): {decode}. Prefill (chunk "
             f"64..2048, prefix <= 4096): {prefill}"
         )
         wider = (
-            f"wide passes: assumed, a context token takes {unpacked:.3g} ns a layer at {WIDTH} tokens, "
-            f"as in steps mixed with a prefill chunk, against {per_context:.3g} ns alone"
+            f"in steps with a chunk of 16..1024 tokens a decode's context token takes {unpacked:.3g} ns a "
+            f"layer (median), against {per_context:.3g} ns alone; wide verify passes as those (assumed)"
         )
         return (
             Term(
@@ -119,8 +117,8 @@ class Bundle:
                 fixed_ns=significant(layers * floor),
                 per_ns={
                     "sequences": significant(layers * max(0.0, per_sequence - per_token)),
-                    "context_tokens": significant(layers * max(0.0, per_context - wide)),
-                    "query_context_tokens": significant(layers * min(wide, per_context)),
+                    "context_tokens": significant(layers * per_context),
+                    "wide_context_tokens": significant(layers * max(0.0, unpacked - per_context)),
                 },
             ),
             Term(
