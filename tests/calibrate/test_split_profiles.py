@@ -9,15 +9,18 @@ import pytest
 
 from calibrate.compose.__main__ import main
 from calibrate.compose.catalogue import LLAMA_8B, LLAMA_70B
+from calibrate.compose.devices import A100_OWN, H100, Machine
 from calibrate.compose.evaluate import decode_shape, pass_ns
 from calibrate.compose.gemm import gemm_table
 from calibrate.compose.linear import linear_term, vidur_linear_term
 from calibrate.compose.model_files import target_shape
+from calibrate.compose.passes import Kernels
 from calibrate.compose.recipes import compose
 from calibrate.compose.tables import Folders, Ledger
 from calibrate.configs import ShapeError
 from calibrate.profile import Profile, load_profile
 from calibrate.sharding import Split
+from sim.engine.kv import blocks_in_memory
 from tests.calibrate.conftest import ROOT
 
 
@@ -147,3 +150,26 @@ def test_hybrid_verification_writes_a_state_per_position() -> None:
         floor = pass_ns(gdn, {})
         one, four = (pass_ns(gdn, decode_shape(64, 0, width)) - floor for width in (1, 4))
         assert four / one == pytest.approx((1 + 4) / 2, rel=0.02)
+
+
+@pytest.mark.parametrize("machine", [H100, A100_OWN], ids=["h100", "a100"])
+def test_a_small_drafter_gains_little_from_more_devices_and_a_large_target_much(
+    machine: Machine, packaged: Folders
+) -> None:
+    """U07's reason, for captured graphs: collectives of 28 layers take what a 0.6B model's products gain."""
+    times: dict[str, list[float]] = {"0.6B": [], "32B": []}
+    for tp in (1, 4):
+        kernels = Kernels(packaged, machine, Ledger(keeps_rows=False), Split(tp))
+        for size, passes in times.items():
+            share = target_shape(f"model_configs/Qwen--Qwen3-{size}.json", size, packaged, Split(tp))
+            passes.append(pass_ns(kernels.draft_next(share), decode_shape(1, 300)))
+    assert 0.85 < times["0.6B"][1] / times["0.6B"][0] < 1.05
+    assert times["32B"][1] / times["32B"][0] < 0.4
+
+
+def test_four_devices_hold_the_weights_once_and_the_cache_of_all_of_them() -> None:
+    """Llama-3.1-70B on four H100: 141 GB of weights beside 320 KiB a token, in 90 % of 4 x 80 GiB."""
+    profile = _shipped("llama-3.1-70b-h100-tp4")
+    room = 0.9 * 4 * 80 * 2**30 - profile.target.work.weight_bytes
+    assert profile.target.work.weight_bytes == pytest.approx(141.1e9, rel=0.01)
+    assert blocks_in_memory(profile, None, 16, 0.9) == int(room / (16 * 320 * 1024))
