@@ -21,7 +21,7 @@ PACKAGES = {
     "sim/cost": "what a step costs, moves and computes",
     "sim/policies": "how deep to speculate",
     "sim/engine": "what the serving engine does around the policy",
-    "sim/engine/ahead": "the same steps, many in one compiled call, while nothing outside can change a replica",
+    "sim/ahead": "the same steps in compiled calls, while nothing outside can change a replica",
     "sim/engine/engines": "the habits and default limits of real engines, each value with its source",
     "sim/fleet": "several replicas behind a router, in one simulation",
     "sim/sweep": "every run of a scenario, made where there is room for it, kept under a name of its own",
