@@ -3,9 +3,10 @@
     python -m calibrate.compose --tables ../shared/data/aiconfigurator_perf
         --groundtruth ../shared/groundtruth --configs ../shared/data --out scenarios/profiles [NAME...]
 
-One module per kind of work: ``gemm`` and ``linear`` (matrix products), ``attention``, ``gdn``,
-``moe``, ``elementwise``; ``passes`` adds them up for a target or a drafter; ``recipes`` says which
-model on which device from which table, and ``overheads`` what no kernel table holds (host, draft
-launches, sampler); ``checks`` compares the result with published step times. The same tables give
-the same bytes.
+One module per kind of work: ``gemm`` and ``linear`` (matrix products), ``attention`` and ``latent``,
+``gdn``, ``moe`` and ``routing``, ``elementwise``, ``collectives`` (what devices send each other);
+``passes`` adds them up for a target or a drafter, or ``bundles`` from another tool's layers;
+``catalogue`` and ``bundled`` say which model on which devices from which table, and ``overheads`` what
+no kernel table holds (host, draft launches, sampler); ``checks`` compares the result with published
+step times. The same tables give the same bytes.
 """
