@@ -22,6 +22,11 @@ from sim.units import NS_PER_MS, NS_PER_S, Config, DurationNs
 
 Float64 = NDArray[np.float64]
 PERCENTILES: Final = (50, 90, 99)
+_STEP_NAMES: Final = (
+    *("start_ns", "end_ns", "sequences", "decodes", "tokens", "logits", "drafted", "emitted", "depth"),
+    *("kv_blocks", "preempted", "replica"),
+)
+"""Columns of steps that metrics are computed from; the others are not copied."""
 
 
 class Slo(Config):
@@ -107,7 +112,7 @@ def measure(
 
 def weighted_percentiles(values: Int64, counts: Int64, percentiles: tuple[int, ...]) -> list[float]:
     """Percentiles of ``np.repeat(values, counts)``, linear between neighbours, without repeating."""
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)  # equal values may stand in any order: what is looked up is a value
     seen = np.cumsum(counts[order])
     if not len(seen) or seen[-1] == 0:
         return [float("nan")] * len(percentiles)
@@ -193,7 +198,7 @@ def _step_metrics(
     """Metrics of the steps that end in the window; utilisation clips those that straddle its start."""
     end = records.steps["end_ns"]
     inside = (end > window.start_ns) & (end <= window.end_ns)
-    columns = {name: values[inside] for name, values in records.steps.items()}
+    columns = {name: records.steps[name][inside] for name in _STEP_NAMES if name in records.steps}
     emitted = int(columns["emitted"].sum())
     return {
         **_step_latency(columns["end_ns"] - columns["start_ns"]),
