@@ -9,6 +9,7 @@ for; what it emitted counts at its end.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from typing import NamedTuple
 
 import numpy as np
 import simpy
@@ -40,6 +41,24 @@ from sim.engine.scheduler import Scheduler
 from sim.errors import SimulationError
 from sim.policies.base import Outcome, Policy
 from sim.results.records import WINDOW_COLUMNS
+
+
+class Computed(NamedTuple):
+    """One step between its passes and its end: times of the target's parts, and what was accepted."""
+
+    plan: Plan
+    launch: tuple[int, int]
+    target_ns: tuple[int, int, int]
+    draft: Drafted
+    accepted: Int64
+    emitted: Int64
+    requests: Int64
+    survivors: Int64 | None
+
+    @property
+    def took_ns(self) -> int:
+        """Latency of the step by itself."""
+        return sum(self.target_ns) + self.draft.ns
 
 
 class Replica:
@@ -126,29 +145,43 @@ class Replica:
 
     def step(self, now: int) -> int:
         """Run one step that starts at ``now``; returns its latency in ns."""
+        plan = self.begin(now)
+        return self.end(self.compute(plan, self._launch(plan), now), now)
+
+    def begin(self, now: int) -> Plan:
+        """Schedule a step; what it has to compute."""
         self.scheduler.schedule(now)
         plan = self._plan()
         if plan.tokens == 0 and not self.scheduler.preempted:
             raise SimulationError(f"a step at {now} ns has nothing to compute")
-        launch = self._launch(plan)
+        return plan
+
+    def compute(self, plan: Plan, launch: tuple[int, int], now: int) -> Computed:
+        """Verify, accept, commit and draft; when it ends is not said yet."""
         if not self.seen_whole:
             plan = self._seen(plan)
         target_ns = self._target_ns(plan, launch)
         accepted, emitted = self._accept(plan)
-        learns = self.policy.wants_outcomes
-        requests = self._of(plan, REQUEST).copy() if learns else accepted
+        requests = self._of(plan, REQUEST).copy() if self.policy.wants_outcomes else accepted
         overruns = self.drafting.overruns()
         survivors = self._commit(plan, accepted, emitted)
         draft = self._draft(plan, survivors, emitted, now) if not overruns else self._dummies(survivors)
         if self.host.overlap:
             target_ns = self._shown(target_ns, draft.ns)
+        return Computed(plan, launch, target_ns, draft, accepted, emitted, requests, survivors)
+
+    def end(self, step: Computed, now: int, wait_ns: int = 0) -> int:
+        """Write down what a step did, ``wait_ns`` later than it was done; returns its latency in ns."""
+        plan, launch, target_ns, draft, accepted, emitted, requests, survivors = step
+        if wait_ns:
+            target_ns = (*target_ns[:2], target_ns[2] + wait_ns)
         latency = sum(target_ns) + draft.ns
         self.journal.step(plan, accepted, emitted, now, target_ns, draft, launch, self._more(plan))
         self.journal.stamp(plan, now + latency)
         self._retire(survivors, now + latency)
         if self.holes is not None and not draft.passes:
             self.holes.punch()
-        if learns:
+        if self.policy.wants_outcomes:
             self.policy.observe(Outcome(latency, requests, plan.verified, accepted, plan.prefill_tokens))
         return latency
 

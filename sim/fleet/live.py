@@ -10,7 +10,7 @@ import numpy as np
 import simpy
 from simpy.events import Event
 
-from sim.engine.client import serve
+from sim.engine.client import Process, serve
 from sim.engine.simulate import Setup, build_replica, collect
 from sim.fleet.choosers import Chooser, Counting, LeastKv, PrefixAware
 from sim.fleet.clock import Before
@@ -19,6 +19,7 @@ from sim.fleet.dispatch import ANSWER, PROMPT, Dispatcher
 from sim.fleet.fleet import Member, behind_front_end, common_setup, merge
 from sim.fleet.keeper import Keeper, Scaler
 from sim.fleet.link import Link
+from sim.fleet.lockstep import Lockstep
 from sim.fleet.log import FleetLog
 from sim.fleet.node import Node
 from sim.fleet.routers import ROUTERS, LeastRequests
@@ -61,9 +62,22 @@ def simulate_live(posts: Sequence[Post], rules: FleetConfig) -> RunRecords:
             env.process(Scaler(keeper, own, group.scale).run())
     if rules.router == "least_kv" and rules.report_period:
         env.process(reports.run())
-    serve(env, r, behind_front_end(env, front, setup), nodes, limit)
+    serve(env, r, behind_front_end(env, front, setup), _processes(env, nodes, posts, rules), limit)
     record = _record(posts, nodes, rules, log, int(env.now))
     return _records(posts, nodes, front, record)
+
+
+def _processes(
+    env: simpy.Environment, nodes: Sequence[Node], posts: Sequence[Post], rules: FleetConfig
+) -> Sequence[Process]:
+    """What runs the replicas: each by itself, or the ranks of every group together."""
+    if not rules.lockstep:
+        return nodes
+    numbers = range(len(rules.groups))
+    return [
+        Lockstep(env, [node for node, post in zip(nodes, posts, strict=True) if post.group == number])
+        for number in numbers
+    ]
 
 
 def _node(env: simpy.Environment, number: int, post: Post, policy: Policy, rules: FleetConfig) -> Node:

@@ -125,18 +125,18 @@ class Node(Replica):
     def run(self) -> Generator[simpy.Event, None, None]:
         """One timeout per step; asleep while nothing can run."""
         while True:
-            if self._rests():
-                self._rest()
-                self._wake = self.env.event()
-                yield self._wake
-                self._wake = None
+            if self.rests():
+                wake = self.env.event()
+                self.sleep(wake)
+                yield wake
+                self.sleep(None)
                 continue
             took = self.step(int(self.env.now))
             self.steps_ns += took
             yield self.env.timeout(took)
-            self._tell()
+            self.tell()
 
-    def _rests(self) -> bool:
+    def rests(self) -> bool:
         """Nothing runs, and nothing waits that would fit beside what is parked."""
         scheduler = self.scheduler
         if self.batch.n or not scheduler.waiting:
@@ -147,7 +147,7 @@ class Node(Replica):
         hits, computed = scheduler._found(head)
         return not scheduler._fits(head, max(head.tokens, computed + 1), hits)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         """What the step that ends brought about: answers, requests to pass on, departures, a failure."""
         for request in self.finished:
             self.done(request)
@@ -158,6 +158,12 @@ class Node(Replica):
             self._let_go()
         if self.falling:
             self._fall()
+
+    def sleep(self, wake: simpy.Event | None) -> None:
+        """Wait for an event that something new succeeds; ``None``: awake."""
+        if wake is not None:
+            self._rest()
+        self._wake = wake
 
     def submit(self, sequence: Sequence) -> None:
         """Queue one request."""

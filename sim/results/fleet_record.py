@@ -92,15 +92,16 @@ class FleetRecord:
 
     def counts(self) -> tuple[Int64, Int64]:
         """When the number of replicas that take requests changed, and what it was from then on."""
-        times, states = self.changes["time_ns"], self.changes["state"]
+        columns = (self.changes[name].tolist() for name in CHANGES)
         open_: set[int] = set()
         counted: dict[int, int] = {}
-        for time, replica, state in zip(
-            times.tolist(), self.changes["replica"].tolist(), states.tolist(), strict=True
-        ):
+        for time, replica, state in zip(*columns, strict=True):
             (open_.add if state == State.OPEN else open_.discard)(replica)
             counted[time] = len(open_)
-        return np.array(list(counted), dtype=np.int64), np.array(list(counted.values()), dtype=np.int64)
+        times = np.array(list(counted), dtype=np.int64)
+        counts = np.array(list(counted.values()), dtype=np.int64)
+        new = np.diff(counts, prepend=-1) != 0
+        return times[new], counts[new]
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""

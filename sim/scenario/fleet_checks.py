@@ -32,6 +32,12 @@ def fleet_findings(scenario: Scenario) -> Findings:
     for i, event in enumerate(fleet.events):
         yield from _event_findings(fleet, (*_AT, "events", i), event)
     yield from _overlaps(fleet.events)
+    if fleet.lockstep and any(group.scale for group in fleet.groups):
+        yield Finding(
+            (*_AT, "lockstep"), "is of the ranks of one engine, which come and go as one; remove scale"
+        )
+    if fleet.lockstep and any(event.fail is not None for event in fleet.events):
+        yield Finding((*_AT, "lockstep"), "is of the ranks of one engine, which fail as one; remove fail")
     if not fleet.plain:
         yield from _engine_findings(scenario)
     if fleet.missing_draft_kv == "lose" and "acceptance_loss" not in fleet.model_fields_set:
@@ -45,7 +51,9 @@ def _engine_findings(scenario: Scenario) -> Findings:
     engines += [((*path, "engine"), group.engine) for path, group in _places(scenario.fleet) if group.engine]
     for path, engine in engines:
         if engine.behaviour.async_scheduling:
-            message = "async_scheduling is known of equal replicas behind counting routers alone; set it false"
+            message = (
+                "async_scheduling is known of equal replicas behind counting routers alone; set it false"
+            )
             yield Finding(path, message)
 
 
@@ -216,6 +224,3 @@ def _lint_groups(fleet: FleetConfig) -> Iterator[tuple[str, Finding]]:
         if group.drafter is not None and group.acceptance is None:
             message = "has another drafter and the scenario's acceptance; add its own acceptance to the group"
             yield "drafter-without-acceptance", Finding((*path, "drafter"), message)
-        if group.scale is not None and 0 < group.scale.period < group.scale.startup:
-            message = "is shorter than startup: replicas are asked for before those asked for have started"
-            yield "scale-faster-than-startup", Finding((*path, "scale", "period"), message)
