@@ -15,7 +15,10 @@ from sim.units import Bytes, BytesPerS, DurationNs
 class EngineConfig(BehaviourSettings):
     """The engine of one replica."""
 
-    preset: PresetName = "vllm_v1"
+    preset: PresetName = Field(
+        default="vllm_v1",
+        description="whose habits and default limits; `leadline explain` prints them with their sources",
+    )
     max_num_seqs: int = Field(default=256, ge=1, le=65536, description="sequences in one step")
     max_num_seqs_drafting: int | None = Field(
         default=None,

@@ -48,9 +48,8 @@ class EnginePreset:
 
     @property
     def behaviour(self) -> Behaviour:
-        """The switches as the scheduler reads them; ``ValidationError`` names one that has no value."""
-        known = {name: each.value for name, each in self.switches.items() if name in Behaviour.model_fields}
-        return Behaviour(**known)
+        """The switches as the scheduler reads them; ``ValidationError`` names one that lacks, or is none."""
+        return Behaviour(**{name: each.value for name, each in self.switches.items()})
 
     def limits_beside(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's limits that ``given`` does not set; those that follow another are worked out.

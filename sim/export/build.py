@@ -26,6 +26,13 @@ from sim.sweep.results import Results
 from sim.workload.build import build_requests
 
 Table = Callable[[Scenario, PolicyConfig], Rows]
+_PRESETS: Final[dict[str, tuple[str, ...]]] = {
+    "vllm": ("vllm_v1", "vllm_v1_adaptive", "vllm_v0"),
+    "sglang": ("sglang",),
+    "trtllm": ("trtllm",),
+    "llamacpp": ("llamacpp",),
+}
+"""Presets that stand for an engine; the first is the one to take."""
 _AND_STATIC: Final = ", the best static"
 ROLES: Final = (
     *(role + also for role in ("recommended", "chosen") for also in ("", _AND_STATIC)),
@@ -74,6 +81,17 @@ class Order:
     load: str | None = None
     policy: str | None = None
     simulate: bool = True
+
+
+def other_presets(engine: str, results: Results) -> list[str]:
+    """A note for each preset of the runs that is not this engine's."""
+    own = _PRESETS.get(engine, ())
+    used = dict.fromkeys(cell.scenario.engine.preset for cell in results.cells)
+    return [
+        f"note: simulated with the preset {preset}; {own[0]} has the habits of {engine} (leadline explain)"
+        for preset in used
+        if own and preset not in own
+    ]
 
 
 def exports(results: Results, engine: Engine, order: Order = Order()) -> tuple[LoadExport, ...]:

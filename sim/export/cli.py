@@ -43,7 +43,7 @@ def export(
 ) -> None:
     """Print the settings of an engine for every load of a run."""
     from sim.errors import InputError
-    from sim.export.build import Order, exports
+    from sim.export.build import Order, exports, other_presets
     from sim.export.registry import ENGINES
     from sim.export.registry import engine as engine_of
     from sim.export.render import data, text, write
@@ -55,6 +55,8 @@ def export(
     loads = exports(results, chosen, Order(cell, policy, simulate))
     error = results.comparison.error
     typer.echo(json_text(data(chosen, loads, error)) if as_json else text(chosen, loads, error), nl=False)
+    for note in other_presets(engine, results):
+        typer.echo(note, err=True)
     if out is not None:
         for path in write(out, loads):
             typer.echo(f"wrote {path}", err=True)

@@ -63,6 +63,14 @@ def test_the_recommended_settings_stand_beside_best_static_and_off(small: str) -
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_runs_of_another_engine_are_said_to_be(small: str, engine: str) -> None:
+    """The scenario names vLLM's preset: its own settings need no note, those of others do."""
+    found = CliRunner().invoke(app, [engine, small, "--no-simulate"])
+    assert ("simulated with the preset vllm_v1" in found.stderr) is (engine != "vllm")
+    assert "note:" not in found.stdout
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_what_stands_for_a_policy_is_simulated_against_it(small: str, engine: str) -> None:
     data: dict[str, Any] = json.loads(run(engine, small, "--policy", "mlc_auto", "--json"))
     chosen = data["loads"][0]["settings"][0]
