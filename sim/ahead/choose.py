@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from sim.engine.presets import PRESETS
 from sim.engine.simulate import Setup
 from sim.policies.base import Policy
 from sim.policies.by_batch import ByBatch
+from sim.workload.requests import Requests
 
 HONOURED: Final = frozenset(
     {
@@ -57,23 +58,34 @@ HONOURED: Final = frozenset(
 """Limits and switches that the compiled engine knows, at any value; others must do nothing."""
 
 
-def needs_stepping(setup: Setup, policy: Policy, replicas: int = 1) -> str | None:
-    """Why a run has to be stepped through, ``None`` if it can be run ahead."""
-    requests = setup.requests
-    if not isinstance(policy, ByBatch) or policy.wants_outcomes or policy.acceptance_loss:
-        return "the policy is asked in every step"
-    if replicas > 1 and (requests.max_concurrency is not None or requests.abort_ns is not None):
-        return "several replicas answer to clients that wait or leave"
+def why_stepped(setup: Setup, policy: Policy) -> str | None:
+    """Why the compiled engine cannot take a replica, ``None`` if it can."""
     engine = setup.engine
     for name, idle in _NEUTRAL.items():
         value = getattr(engine.behaviour if name in Behaviour.model_fields else engine, name)
         if value != idle:
             return f"{name} is {value}"
-    work = setup.profile.target.work
-    if work.window_tokens:
+    if setup.profile.target.work.window_tokens:
         return "some layers read a window of their KV"
     if engine.drafter_max_model_len is not None and not engine.behaviour.dummy_drafts:
         return "drafts are cut to what the drafter's own context holds"
+    if policy.tree is not None and policy.tree.width > 1:
+        return "the policy drafts trees"
+    if policy.acceptance_loss:
+        return "the policy's idle steps cost acceptance"
+    return None
+
+
+def why_asked(requests: Requests, policies: Sequence[Policy], setups: Sequence[Setup]) -> str | None:
+    """Why compiled replicas cannot run ahead of the next event, ``None`` if they can."""
+    first = policies[0]
+    if not isinstance(first, ByBatch) or first.wants_outcomes:
+        return "the policy is asked in every step"
+    alike = (type(policy) is type(first) and vars(policy) == vars(first) for policy in policies)
+    if not all(alike) or any(setup is not setups[0] for setup in setups):
+        return "the replicas differ"
+    if len(policies) > 1 and (requests.max_concurrency is not None or requests.abort_ns is not None):
+        return "several replicas answer to clients that wait or leave"
     return None
 
 
@@ -91,15 +103,6 @@ COMPILING: Final = 4_000_000
 """The same for compiling it, once per installation (20 s)."""
 
 _stepped = 0
-
-
-def all_alike(setups: Sequence[Setup], policies: Sequence[Policy]) -> TypeGuard[Sequence[ByBatch]]:
-    """Whether replicas are equal and need no stepping."""
-    first = policies[0]
-    alike = all(setup is setups[0] for setup in setups) and all(
-        type(policy) is type(first) and vars(policy) == vars(first) for policy in policies
-    )
-    return alike and needs_stepping(setups[0], first, len(policies)) is None
 
 
 def repays(setup: Setup) -> bool:

@@ -277,7 +277,7 @@ def step(w: World, r: int) -> bool:
     return True
 
 
-@inner
+@compiled
 def begin(w: World, r: int) -> bool:
     """Schedule, verify, accept and commit; false if there is nothing to compute."""
     s, k = w.s[r], w.k
@@ -291,6 +291,8 @@ def begin(w: World, r: int) -> bool:
     if s[TOKENS_IN] == 0 and s[PREEMPTED] == 0:
         return False
     commit(w, r)
+    if s[OVERRUNS]:
+        carry_dummies(w, r)
     return True
 
 
@@ -381,7 +383,7 @@ def commit(w: World, r: int) -> None:
     s[KEPT], s[PRODUCED_NOW], s[SURVIVORS], s[SURVIVOR_TOKENS] = kept, produced, survivors, survivor_tokens
 
 
-@inner
+@compiled
 def finish(w: World, r: int, depth: int, ragged: bool) -> None:
     """Run the drafter to ``depth``, write the step down, take out what is finished.
 
@@ -437,7 +439,7 @@ def draft(w: World, r: int, depth: int, ragged: bool) -> None:
             for level in range(1, depth):
                 count = each = zero
                 for i in range(s[N]):
-                    if goes_on(a, i) and a[DRAFT, i] > level:
+                    if goes_on(a, i) and a[WANT, i] > level:
                         count += 1
                         each += a[TOKENS, i]
                 ns += pass_ns(w.tables[NEXT_PASS], count, count, count, each, each, zero)
@@ -486,7 +488,7 @@ def choose(w: World, r: int) -> tuple[int, bool]:
     if not k[DRAFTS]:
         return np.int64(0), False
     if s[OVERRUNS]:
-        return carry_dummies(w, r), False
+        return k[MAX_DEPTH], False
     ragged = k[MATCHES] == 1 or not k[PAST_END]
     deepest = np.int64(0)
     for i in range(s[N]):
@@ -498,13 +500,13 @@ def choose(w: World, r: int) -> tuple[int, bool]:
                 depth = min(depth, a[LENGTH, i] - a[TOKENS, i] - 1)
             if k[MATCHES] and not w.runs[1, a[POINTER, i]]:
                 depth = 0
-            a[DRAFT, i] = depth
+            a[DRAFT, i] = a[WANT, i] = depth
             deepest = max(deepest, depth)
     return (deepest if ragged else asked), ragged
 
 
 @inner
-def carry_dummies(w: World, r: int) -> int:
+def carry_dummies(w: World, r: int) -> None:
     """Give the survivors drafts of full depth that no target accepts."""
     a, s, k = w.a[r], w.s[r], w.k
     for i in range(s[N]):
@@ -513,7 +515,6 @@ def carry_dummies(w: World, r: int) -> int:
         if goes_on(a, i):
             a[DRAFT, i] = k[MAX_DEPTH]
             w.runs[0, a[POINTER, i]] = 0
-    return k[MAX_DEPTH]
 
 
 @inner
@@ -573,6 +574,7 @@ def retire(w: World, r: int) -> int:
         if a[TOKENS, i] >= a[LENGTH, i]:
             request = write_back(w, r, i)
             w.q[request, _FINISH] = s[END]
+            a[LEFT, i - kept] = request
             s[FREE] += a[HELD, i]
             continue
         if kept < i:
@@ -610,7 +612,7 @@ def answered(w: World, r: int) -> None:
         send(w, w.k[SENT], w.s[r, END])
 
 
-@inner
+@compiled
 def drop(w: World, r: int, request: int) -> bool:
     """Forget a request, running or waiting; whether it was here."""
     a, s = w.a[r], w.s[r]
@@ -660,12 +662,17 @@ def route(w: World, request: int) -> int:
 @inner
 def send(w: World, request: int, now: int) -> None:
     """Send one request to the replica that the router chooses."""
-    r = route(w, request)
+    w.k[SENT] += 1
+    w.k[OPEN] += 1
+    receive(w, route(w, request), request, now)
+
+
+@compiled
+def receive(w: World, r: int, request: int, now: int) -> None:
+    """Queue one request at a replica."""
     s = w.s[r]
     w.q[request, HOME] = r
     w.q[request, _SENT] = now
-    w.k[SENT] += 1
-    w.k[OPEN] += 1
     s[IN_FLIGHT] += 1
     if s[N] == 0 and s[WAITING] == 0:
         s[NOW] = max(s[NOW], now)

@@ -162,7 +162,8 @@ WANT: Final = ROWS  # rows of a batch beyond the stepping engine's: scratch
 VERIFIED: Final = ROWS + 1  # drafts verified in the step, -1: emits nothing
 ALIKE: Final = ROWS + 2  # how often a gap was met
 TOOK: Final = ROWS + 3  # drafts accepted in the step
-BATCH_ROWS: Final = ROWS + 4
+LEFT: Final = ROWS + 4  # requests that the last step finished
+BATCH_ROWS: Final = ROWS + 5
 
 MORE: Final = {"hidden_ns": len(STEP_COLUMNS), "depth_zero_ns": len(STEP_COLUMNS) + 1}
 """Columns that only some engines have."""

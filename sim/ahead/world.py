@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import simpy
 
+from sim.acceptance.blocks import draw_block
 from sim.ahead import layout as at
 from sim.ahead.layout import Float, Int64, World
 from sim.cost.graphs import MIXED, Graphs
 from sim.cost.step_cost import StepCost
 from sim.engine.replica import Replica
-from sim.engine.simulate import Setup, build_replica
+from sim.engine.simulate import Setup
 from sim.policies.by_batch import BatchKey, ByBatch
 from sim.workload.requests import Requests
 
@@ -21,16 +21,16 @@ _KEYS: dict[BatchKey, int] = {
 }
 _BUFFER = 1 << 14
 """Rows of steps that are collected before they are moved."""
+_DRAWN_AT_ONCE = 1024
 
 
 def build_world(
-    setup: Setup, policy: ByBatch, replicas: int, router: int, pairs: Int64
-) -> tuple[World, tuple[str, ...]]:
-    """An empty fleet of ``replicas`` at time 0, and its further step columns; ``InputError`` if nothing fits.
+    setup: Setup, replica: Replica, replicas: int = 1, router: int = 0, pairs: Int64 | None = None
+) -> World:
+    """An empty fleet at time 0, of ``replicas`` like this one.
 
     ``pairs`` are the replicas drawn for each request, where the router draws.
     """
-    replica = build_replica(simpy.Environment(), setup, policy)
     seqs, requests = setup.engine.max_num_seqs, setup.requests
     q = _requests(requests, setup.engine.max_model_len, pairs)
     outputs = q[:, at.Q["output_tokens"]]
@@ -39,22 +39,21 @@ def build_world(
     s[:, at.FREE] = replica.scheduler.pool.capacity
     s[:, at.ALIGNED] = 1
     s[:, [at.END, at.HEAD, at.TAIL, at.LEAVING]] = -1
-    world = World(
+    return World(
         a=np.zeros((replicas, at.BATCH_ROWS, seqs), dtype=np.int64),
         s=s,
-        k=_scalars(setup, replica, policy, router),
+        k=_scalars(setup, replica, router),
         q=q,
         aborts=_aborts(requests),
         runs=np.empty((1, int(outputs.sum())), dtype=np.uint8),
         tables=_tables(replica.cost),
-        looks=_looks(replica.cost, policy, seqs, replica.drafting.max_depth),
+        looks=_looks(replica, seqs),
         steps=np.empty((_BUFFER if setup.keep_steps else 1, at.STEP_WIDTH), dtype=np.int64),
         gaps=np.empty((_BUFFER + seqs, 4), dtype=np.int64),
     )
-    return world, replica.host.more
 
 
-def _requests(requests: Requests, max_model_len: int, pairs: Int64) -> Int64:
+def _requests(requests: Requests, max_model_len: int, pairs: Int64 | None) -> Int64:
     q = np.zeros((len(requests), at.REQUEST_WIDTH), dtype=np.int64)
     q[:, at.Q["request"]] = np.arange(len(requests))
     q[:, at.Q["class_id"]] = requests.class_id
@@ -65,7 +64,7 @@ def _requests(requests: Requests, max_model_len: int, pairs: Int64) -> Int64:
     for name in ("sent_ns", "scheduled_ns", "first_token_ns", "finish_ns"):
         q[:, at.Q[name]] = -1
     q[:, [at.LAST, at.LINK, at.LEAVE]] = -1
-    if len(pairs):
+    if pairs is not None:
         q[:, at.PAIR : at.PAIR + 2] = pairs
     return q
 
@@ -78,8 +77,9 @@ def _aborts(requests: Requests) -> Int64:
     return np.ascontiguousarray(entries[entries[:, 0] >= 0], dtype=np.int64)
 
 
-def _scalars(setup: Setup, replica: Replica, policy: ByBatch, router: int) -> Int64:
+def _scalars(setup: Setup, replica: Replica, router: int) -> Int64:
     scheduler, cost, behaviour = replica.scheduler, replica.cost, setup.engine.behaviour
+    policy = replica.policy
     values = {
         at.BUDGET: scheduler.budget,
         at.MAX_SEQS: scheduler.max_num_seqs,
@@ -110,7 +110,7 @@ def _scalars(setup: Setup, replica: Replica, policy: ByBatch, router: int) -> In
         at.KEEP_STEPS: setup.keep_steps,
         at.SEQUENTIAL: cost.sequential,
         at.BLOCK_TOKENS: cost.block_tokens,
-        at.KEY: _KEYS[policy.batch_key],
+        at.KEY: _KEYS[policy.batch_key] if isinstance(policy, ByBatch) else 0,
         at.CAPACITY: scheduler.pool.capacity,
         at.CLIENTS: setup.requests.max_concurrency or max(len(setup.requests), 1),
         at.ROUTER: router,
@@ -131,13 +131,15 @@ def _tables(cost: StepCost) -> Float:
     return tables
 
 
-def _looks(cost: StepCost, policy: ByBatch, seqs: int, most: int) -> Int64:
+def _looks(replica: Replica, seqs: int) -> Int64:
+    cost, policy, most = replica.cost, replica.policy, replica.drafting.max_depth
     size = len(cost.padded_array)
     depths = (MIXED,) if cost.graphs.plain else (MIXED, *range(most + 1))
     looks = np.zeros((2 * len(depths) + 1, max(size, seqs + 1)), dtype=np.int64)
     for place, depth in enumerate(depths):
         looks[2 * place : 2 * place + 2, :size] = _launches(cost.graphs, depth, size)
-    looks[-1, : seqs + 1] = [min(policy.depth_at(batch), most) for batch in range(seqs + 1)]
+    if isinstance(policy, ByBatch):
+        looks[-1, : seqs + 1] = [min(policy.depth_at(batch), most) for batch in range(seqs + 1)]
     return looks
 
 
@@ -148,3 +150,21 @@ def _launches(graphs: Graphs, depth: int, size: int) -> Int64:
     found = np.array([graphs.of(count, depth) for count in range(captured + 1)], dtype=np.int64).T
     beyond = np.full(size - captured - 1, found[0, -1])
     return np.array([np.append(found[0], beyond), np.append(found[1], tokens[captured + 1 :])])
+
+
+def draw_more(setup: Setup, world: World) -> World:
+    """Draw the runs of the next requests; the world with them in it."""
+    first = int(world.k[at.DRAWN])
+    last = min(first + _DRAWN_AT_ONCE, len(world.q))
+    q, runs = world.q[first:last], world.runs
+    columns = (q[:, at.Q[name]].copy() for name in ("request", "class_id", "prompt_tokens", "output_tokens"))
+    block = draw_block(setup.processes, *columns)
+    start = int(q[0, at.START])
+    if block.found is not None and len(runs) == 1:
+        runs = np.concatenate([runs, np.ones_like(runs)])
+        world.k[at.MATCHES] = 1
+    runs[0, start : start + len(block.run)] = block.run
+    if block.found is not None:
+        runs[1, start : start + len(block.run)] = block.found
+    world.k[at.DRAWN] = last
+    return world._replace(runs=runs)

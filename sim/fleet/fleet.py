@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import simpy
 
-from sim.ahead.choose import all_alike, repays
+from sim.ahead.asked import AskedReplica, open_replica
+from sim.ahead.choose import repays, why_asked, why_stepped
 from sim.ahead.run import run_ahead
 from sim.engine.client import Server, serve
 from sim.engine.frontend import FrontEnd, FrontEndTimes
@@ -23,6 +24,7 @@ from sim.fleet.config import RouterName
 from sim.fleet.front import Front
 from sim.fleet.routers import ROUTERS
 from sim.policies.base import Policy
+from sim.policies.by_batch import ByBatch
 from sim.results.run_records import Columns, Int64, RunRecords
 from sim.workload.requests import Requests
 
@@ -51,16 +53,21 @@ def simulate_fleet(
     """
     setup = common_setup(members)
     requests, limit = setup.requests, setup.engine.max_model_len
+    compiled = not stepping and all(why_stepped(m.setup, m.policy) is None for m in members) and repays(setup)
     policies = [member.policy for member in members]
-    if not stepping and all_alike([member.setup for member in members], policies) and repays(setup):
-        found = run_ahead(setup, policies[0], len(members), router)
+    if compiled and why_asked(requests, policies, [member.setup for member in members]) is None:
+        found = run_ahead(setup, cast(ByBatch, policies[0]), len(members), router)
         return found[0] if len(found) == 1 else merge(found, requests)
     env = simpy.Environment(initial_time=0)
-    replicas = [build_replica(env, member.setup, member.policy) for member in members]
+    build = open_replica if compiled else build_replica
+    replicas = [build(env, member.setup, member.policy) for member in members]
     chooser = ROUTERS[router](len(members), len(requests), setup.seed)
     front: Server = Front(replicas, chooser, len(requests))
     serve(env, requests, behind_front_end(env, front, setup), replicas, limit)
-    found = [collect(member.setup, replica) for member, replica in zip(members, replicas, strict=True)]
+    found = [
+        replica.records() if isinstance(replica, AskedReplica) else collect(member.setup, replica)
+        for member, replica in zip(members, replicas, strict=True)
+    ]
     return found[0] if len(found) == 1 else merge(found, requests)
 
 

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
+import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from calibrate.profile import Profile, Term
 from sim.acceptance.base import Path
-from sim.ahead.choose import needs_stepping
+from sim.ahead.asked import open_replica
+from sim.ahead.choose import why_asked, why_stepped
 from sim.ahead.run import ROUTER_CODES, run_ahead
 from sim.cost.graphs import GraphMode
+from sim.engine.client import serve
 from sim.engine.simulate import Setup, simulate
 from sim.fleet.config import RouterName
 from sim.fleet.fleet import Member, merge, simulate_fleet
 from sim.policies.by_batch import ByBatch
+from sim.policies.config import Bounds
 from sim.policies.disable_by_batch_size import DisableByBatchSize
 from sim.policies.goodput import Goodput
 from sim.policies.mlc_auto import MlcAuto
 from sim.policies.off import Off
 from sim.policies.per_batch_size import PerBatchSize
+from sim.policies.registry import POLICIES as REGISTRY
 from sim.policies.static import Static
 from sim.results.run_records import RunRecords
+from sim.streams import uniforms
+from tests.bench.decisions import NEEDED
 from tests.engine.test_second_implementation import System, setup_of, systems
 from tests.reference.vllm_scheduler import ReferenceConfig
 
@@ -110,6 +118,21 @@ class Sparse:
         return replace(path, found=(np.arange(output_tokens) + request) % 3 > 0)
 
 
+@dataclass(frozen=True)
+class Claiming:
+    """An acceptance process whose drafter says how sure it is, whatever comes of it."""
+
+    of: Any
+    max_depth: int
+
+    def path(self, request: int, prompt_tokens: int, output_tokens: int) -> Path:
+        """The path of the other, with claims."""
+        path: Any = self.of.path(request, prompt_tokens, output_tokens)
+        draws = uniforms(3, "test claims", request, output_tokens * self.max_depth)
+        claims = draws.reshape(-1, self.max_depth).astype(np.float32)
+        return SimpleNamespace(run=path.run, found=path.found, confidence=lambda: claims)  # type: ignore[return-value]
+
+
 def _uneven(profile: Profile) -> Profile:
     """The same with context, eager and host terms, none of them whole numbers of ns."""
 
@@ -176,7 +199,8 @@ def setups(draw: st.DrawFn) -> Setup:
 def test_running_ahead_gives_the_bytes_of_stepping(setup: Setup, name: str) -> None:
     """Whatever the switches, limits, luck, clients and policy."""
     policy: ByBatch = POLICIES[name]()
-    assert needs_stepping(setup, policy) is None
+    assert why_stepped(setup, policy) is None
+    assert why_asked(setup.requests, [policy], [setup]) is None
     stepped = simulate(setup, POLICIES[name]())
     same(run_ahead(setup, policy)[0], stepped)
 
@@ -191,13 +215,30 @@ def test_a_fleet_runs_ahead_as_it_is_stepped(setup: Setup, name: str, count: int
     same(merge(ahead, setup.requests), simulate_fleet(members, router, stepping=True))
 
 
+@settings(max_examples=150, deadline=None)
+@given(setups(), st.sampled_from(sorted(set(REGISTRY) - {"tree"})))
+def test_asking_between_compiled_halves_gives_the_bytes_of_stepping(setup: Setup, name: str) -> None:
+    """Every policy that there is hears and decides the same, whatever the switches and clients."""
+    config = REGISTRY[name](policy=name, **NEEDED.get(name, {}))
+    setup = replace(
+        setup,
+        processes=tuple(Claiming(p, setup.max_depth) for p in setup.processes),
+        tpot_limits_ns=(25_000_000,),
+    )
+    bounds = Bounds(setup.max_depth)
+    replica = open_replica(simpy.Environment(), setup, config.build(bounds))
+    serve(replica.env, setup.requests, replica, [replica], setup.engine.max_model_len)
+    same(replica.records(), simulate(setup, config.build(bounds)))
+
+
 def test_what_must_be_stepped_says_why() -> None:
     """Policies that learn, content-addressed blocks, and clients of several replicas that wait."""
     setup = setup_of(SMALL)
     waiting = replace(setup, requests=replace(setup.requests, max_concurrency=1))
     caching = replace(setup, engine=setup.engine.model_copy(update={"prefix_caching": True}))
-    assert "asked" in str(needs_stepping(setup, Goodput(3, 0.7, 0.15, 5)))
-    assert "asked" in str(needs_stepping(setup, DisableByBatchSize(3, 2, acceptance_loss=0.5)))
-    assert "prefix_caching" in str(needs_stepping(caching, Off()))
-    assert needs_stepping(waiting, Off()) is None
-    assert "clients" in str(needs_stepping(waiting, Off(), replicas=2))
+    assert "asked" in str(why_asked(setup.requests, [Goodput(3, 0.7, 0.15, 5)], [setup]))
+    assert "differ" in str(why_asked(setup.requests, [Static(1), Static(2)], [setup, setup]))
+    assert "idle steps" in str(why_stepped(setup, DisableByBatchSize(3, 2, acceptance_loss=0.5)))
+    assert "prefix_caching" in str(why_stepped(caching, Off()))
+    assert why_asked(waiting.requests, [Off()], [waiting]) is None
+    assert "clients" in str(why_asked(waiting.requests, [Off(), Off()], [waiting, waiting]))
