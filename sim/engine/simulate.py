@@ -66,9 +66,17 @@ def simulate(setup: Setup, policy: Policy) -> RunRecords:
 
 
 def build_replica(
-    env: simpy.Environment, setup: Setup, policy: Policy, make: type[Replica] = Replica
+    env: simpy.Environment,
+    setup: Setup,
+    policy: Policy,
+    make: type[Replica] = Replica,
+    cost: StepCost | None = None,
 ) -> Replica:
-    """A replica with its scheduler, memory and costs; raises ``InputError`` if nothing fits."""
+    """A replica with its scheduler, memory and costs; raises ``InputError`` if nothing fits.
+
+    ``cost`` is that of a replica with the same setup and a policy of the same configuration, whose tables
+    are then shared.
+    """
     engine, behaviour = setup.engine, setup.engine.behaviour
     if behaviour.async_scheduling and make is Replica:
         make = AsyncReplica
@@ -105,7 +113,7 @@ def build_replica(
         uniform=behaviour.draft_uniformly,
         kv_tokens=engine.draft_kv_tokens,
     )
-    cost = StepCost(
+    cost = cost or StepCost(
         setup.profile, drafter, asked, (), habits, _graphs(behaviour, policy, depth), _step_habits(engine)
     )
     return make(

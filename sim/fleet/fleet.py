@@ -56,8 +56,7 @@ def simulate_fleet(
     compiled = not stepping and all(why_stepped(m.setup, m.policy) is None for m in members) and repays(setup)
     policies = [member.policy for member in members]
     if compiled and why_asked(requests, policies, [member.setup for member in members]) is None:
-        found = run_ahead(setup, cast(ByBatch, policies[0]), len(members), router)
-        return found[0] if len(found) == 1 else merge(found, requests)
+        return run_ahead(setup, cast(ByBatch, policies[0]), len(members), router)
     env = simpy.Environment(initial_time=0)
     build = open_replica if compiled else build_replica
     replicas = [build(env, member.setup, member.policy) for member in members]

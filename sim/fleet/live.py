@@ -47,7 +47,7 @@ def simulate_live(posts: Sequence[Post], rules: FleetConfig) -> RunRecords:
     policies = [post.build() for post in posts]
     setup = common_setup([Member(p.setup, policy) for p, policy in zip(posts, policies, strict=True)])
     env, log = simpy.Environment(initial_time=0), FleetLog()
-    nodes = [_node(env, i, post, policies[i], rules) for i, post in enumerate(posts)]
+    nodes = _nodes(env, posts, policies, rules)
     r, limit = setup.requests, setup.engine.max_model_len
     wanted = np.minimum(r.output_tokens, limit - r.prompt_tokens).tolist()
     link = Link(rules.kv_bandwidth, rules.kv_latency, _kv_bytes(posts, nodes))
@@ -80,12 +80,21 @@ def _processes(
     ]
 
 
-def _node(env: simpy.Environment, number: int, post: Post, policy: Policy, rules: FleetConfig) -> Node:
-    node = cast(Node, build_replica(env, post.setup, policy, Node))
-    node.settle(number, rules.groups[post.group].role, State.OPEN if post.open else State.OFF)
-    node.seed = post.setup.seed
-    node.loss = rules.acceptance_loss if rules.missing_draft_kv == "lose" else None
-    return node
+def _nodes(
+    env: simpy.Environment, posts: Sequence[Post], policies: Sequence[Policy], rules: FleetConfig
+) -> list[Node]:
+    """The replicas in order; those of one group share the tables of what steps cost."""
+    nodes: list[Node] = []
+    for number, (post, policy) in enumerate(zip(posts, policies, strict=True)):
+        last = posts[number - 1] if number else post
+        alike = number > 0 and post.group == last.group and post.setup is last.setup
+        cost = nodes[-1].cost if alike else None
+        node = cast(Node, build_replica(env, post.setup, policy, Node, cost))
+        node.settle(number, rules.groups[post.group].role, State.OPEN if post.open else State.OFF)
+        node.seed = post.setup.seed
+        node.loss = rules.acceptance_loss if rules.missing_draft_kv == "lose" else None
+        nodes.append(node)
+    return nodes
 
 
 def _kv_bytes(posts: Sequence[Post], nodes: Sequence[Node]) -> Callable[[int, int, int], float]:

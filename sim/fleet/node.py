@@ -125,6 +125,8 @@ class Node(Replica):
     def run(self) -> Generator[simpy.Event, None, None]:
         """One timeout per step; asleep while nothing can run."""
         while True:
+            if self.falling:  # it failed before it ever ran
+                self._fall()
             if self.rests():
                 wake = self.env.event()
                 self.sleep(wake)

@@ -63,7 +63,7 @@ def misfortunes(draw: st.DrawFn, replicas: int) -> list[dict[str, Any]]:
 # -- with nothing about, it is the fleet of before ------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(systems(), POLICIES, st.sampled_from(get_args(RouterName)), st.integers(2, 4))
 def test_a_live_fleet_without_misfortune_is_the_plain_fleet(
     system: System, policy: Any, router: RouterName, replicas: int
@@ -74,7 +74,7 @@ def test_a_live_fleet_without_misfortune_is_the_plain_fleet(
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(systems(), POLICIES, ANY)
 def test_one_live_replica_behind_any_router_is_the_plain_engine(
     system: System, policy: Any, router: str
@@ -123,7 +123,7 @@ def assert_accounted(run: RunRecords, system: System) -> None:
         assert (gaps * counts).sum() == (r["finish_ns"] - r["first_token_ns"]).sum()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(systems(), POLICIES, ANY, RETRIES, st.data())
 def test_every_request_ends_once_whatever_fails(
     system: System, policy: Any, router: str, retry: str, data: st.DataObject
@@ -140,7 +140,7 @@ def test_every_request_ends_once_whatever_fails(
         assert run.failed == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(systems(), ANY, RETRIES, st.data())
 def test_every_request_ends_once_between_prefill_and_decode(
     system: System, router: str, retry: str, data: st.DataObject
@@ -167,7 +167,7 @@ def test_every_request_ends_once_between_prefill_and_decode(
     assert_accounted(run, system)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(systems(), POLICIES, ANY, st.sampled_from(["in_flight", "waiting", "busy", "kv"]), st.data())
 def test_every_request_ends_once_while_the_fleet_scales(
     system: System, policy: Any, router: str, metric: str, data: st.DataObject
@@ -204,7 +204,7 @@ def states(run: RunRecords, replica: int) -> list[tuple[int, State]]:
     return [(time, State(state)) for time, number, state in zip(*columns, strict=True) if number == replica]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(systems(), POLICIES, ANY)
 def test_a_failed_replica_runs_no_step_until_it_is_back(system: System, policy: Any, router: str) -> None:
     """The step that ran is its last; nothing that was there is held in memory afterwards."""
@@ -214,6 +214,17 @@ def test_a_failed_replica_runs_no_step_until_it_is_back(system: System, policy: 
     assert not np.any((starts >= 30e6) & (starts < 430e6))
     first = run.steps["kv_blocks"][(run.steps["replica"] == 0) & (run.steps["start_ns"] >= 430e6)][:1]
     assert np.all(first <= run.kv_blocks_total)
+
+
+def test_a_replica_may_fail_before_it_ever_ran() -> None:
+    """At time 0 no process has begun; what comes meanwhile goes elsewhere, or waits."""
+    engine = EngineConfig(preset="ideal", kv_blocks=10_000)
+    profile = linear_profile(10.0, 0.0, draft=None)
+    setup = Setup(requests([0.0, 0.0], 4, [3, 3]), profile, None, engine, (iid(0.0),), 0)
+    events = [{"at": "0ms", "fail": 0, "for": "50ms"}, {"at": "0ms", "fail": 1, "for": "70ms"}]
+    run = live(setup, Off, 2, router="round_robin", events=events)
+    assert run.requests["scheduled_ns"].tolist() == [50_000_000, 50_000_000]
+    assert [time for time, state in states(run, 0) if state == State.OPEN] == [0, 50_000_000]
 
 
 @pytest.mark.parametrize("retry", ["restart", "resume"])

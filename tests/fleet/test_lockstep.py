@@ -21,13 +21,13 @@ from tests.fleet.test_fleet import assert_same
 from tests.fleet.test_live import assert_accounted, plainly, small
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(systems(), POLICIES)
 def test_one_rank_in_lockstep_is_the_plain_engine(system: System, policy: Any) -> None:
     assert_same(plainly(live(small(system), policy, 1, lockstep=True)), simulate(small(system), policy()))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(systems(), POLICIES, st.integers(2, 4))
 def test_ranks_step_together(system: System, policy: Any, ranks: int) -> None:
     """Rounds of different ranks are the same stretch of time or do not meet; every request ends once."""
