@@ -16,7 +16,7 @@ from sim.policies.off import Off
 from sim.policies.static import Static
 from sim.policies.times import RoundTimes
 from tests.engine.modelled import RecordedAcceptance, linear_profile, requests, view
-from tests.engine.test_step_mechanisms import extras, hosted, windowed
+from tests.engine.steps import extras, hosted, windowed
 
 N, PROMPT, OUTPUT = 6, 60, 40
 
