@@ -31,7 +31,7 @@ class AskedReplica(Replica):
         """Take up the requests of a run."""
         from sim.ahead import kernel
 
-        self.kernel, self.setup, self.ledger = kernel, setup, Ledger()
+        self.kernel, self.setup, self.ledger = kernel, setup, Ledger(self.host.more)
         self._take(build_world(setup, self))
         self.policy_learns = self.policy.wants_outcomes
         self.batch.a = self.world.a[0]
@@ -49,7 +49,7 @@ class AskedReplica(Replica):
     def records(self) -> RunRecords:
         """What the replica wrote down."""
         self.ledger.take(self.world)
-        return self.ledger.records(self.setup, self.world, self.host.more)[0]
+        return self.ledger.records(self.setup, self.world)
 
     def submit(self, sequence: Sequence) -> None:
         """Queue one request; an idle replica starts at once."""

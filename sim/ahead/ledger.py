@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -17,31 +17,37 @@ _STEP_AT: Final = {name: place for place, name in enumerate(STEP_COLUMNS)} | at.
 
 
 class Ledger:
-    """Steps and gaps of a run, in the order in which they were written."""
+    """Steps and gaps of a run, column by column, in the order in which they were written."""
 
-    def __init__(self) -> None:
-        self._steps: list[Int64] = []
+    def __init__(self, more: tuple[str, ...]) -> None:
+        """Keep the columns of every engine and, of those that only some have, ``more``."""
+        self._names = (*STEP_COLUMNS, *more)
+        self._steps: dict[str, list[Int64]] = {name: [] for name in (*self._names, "replica")}
         self._gaps: list[Int64] = []
 
     def take(self, world: World) -> None:
         """Move what is in the buffers."""
-        self._steps.append(world.steps[: world.k[at.STEPS]].copy())
+        steps = world.steps[: world.k[at.STEPS]]
+        for name in self._names:
+            self._steps[name].append(steps[:, _STEP_AT[name]].copy())
+        self._steps["replica"].append(steps[:, -1].copy())
         self._gaps.append(world.gaps[: world.k[at.GAPS]].copy())
         world.k[[at.STEPS, at.GAPS]] = 0
 
-    def records(self, setup: Setup, world: World, more: tuple[str, ...]) -> list[RunRecords]:
-        """Records replica by replica; ``more`` names the step columns that only some engines have."""
-        finished = world.q[:, at.Q["finish_ns"]] >= 0
-        steps, gaps = np.concatenate(self._steps), np.concatenate(self._gaps)
-        found = []
-        for r in range(len(world.s)):
-            mine = finished & (world.q[:, at.HOME] == r)
-            requests = _columns(world.q[mine], at.Q, REQUEST_COLUMNS)
-            own = _columns(steps[steps[:, -1] == r], _STEP_AT, (*STEP_COLUMNS, *more))
-            capacity = int(world.k[at.CAPACITY])
-            found.append(records_of(setup, requests, own, gaps[gaps[:, -1] == r, :3], capacity))
-        return found
+    def records(self, setup: Setup, world: World) -> RunRecords:
+        """Records of the run, once; of several replicas as ``sim.fleet.fleet.merge`` would make them."""
+        several = len(world.s) > 1
+        done = world.q[world.q[:, at.Q["finish_ns"]] >= 0]
+        requests = {name: done[:, at.Q[name]].copy() for name in REQUEST_COLUMNS}
+        if several:
+            requests["replica"] = done[:, at.HOME].copy()
+        gaps = np.concatenate(self._gaps)
+        gaps = gaps[np.argsort(gaps[:, 3], kind="stable")] if several else gaps
+        found = records_of(setup, requests, self._columns(several), gaps, int(world.k[at.CAPACITY]))
+        return replace(found, replicas=len(world.s))
 
-
-def _columns(rows: Int64, places: Mapping[str, int], names: Sequence[str]) -> Columns:
-    return {name: rows[:, places[name]].copy() for name in names}
+    def _columns(self, several: bool) -> Columns:
+        """Steps, replica by replica; what was kept of each column is let go of at once."""
+        place = np.argsort(np.concatenate(self._steps["replica"]), kind="stable") if several else slice(None)
+        names = (*self._names, *(("replica",) if several else ()))
+        return {name: np.concatenate(self._steps.pop(name))[place] for name in names}

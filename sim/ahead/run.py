@@ -25,10 +25,8 @@ ROUTER_CODES: Final = {
 """Routers that know nothing but what they sent and what came back."""
 
 
-def run_ahead(
-    setup: Setup, policy: ByBatch, replicas: int = 1, router: str = "round_robin"
-) -> list[RunRecords]:
-    """Records of every replica; as ``simulate`` and ``simulate_fleet`` would make them, byte for byte.
+def run_ahead(setup: Setup, policy: ByBatch, replicas: int = 1, router: str = "round_robin") -> RunRecords:
+    """Records as ``simulate`` and ``simulate_fleet`` would make them, byte for byte.
 
     ``router`` is one of ``ROUTER_CODES``.
     """
@@ -36,7 +34,7 @@ def run_ahead(
 
     like = build_replica(simpy.Environment(), setup, policy)
     world = build_world(setup, like, replicas, ROUTER_CODES[router], _pairs(setup, replicas, router))
-    ledger = Ledger()
+    ledger = Ledger(like.host.more)
     while True:
         code = kernel.replay(world)
         if code == kernel.STUCK:
@@ -46,7 +44,7 @@ def run_ahead(
         else:
             ledger.take(world)
         if code == kernel.DONE:
-            return ledger.records(setup, world, like.host.more)
+            return ledger.records(setup, world)
 
 
 def _pairs(setup: Setup, replicas: int, router: str) -> Int64 | None:

@@ -21,7 +21,7 @@ from sim.cost.graphs import GraphMode
 from sim.engine.client import serve
 from sim.engine.simulate import Setup, simulate
 from sim.fleet.config import RouterName
-from sim.fleet.fleet import Member, merge, simulate_fleet
+from sim.fleet.fleet import Member, simulate_fleet
 from sim.policies.by_batch import ByBatch
 from sim.policies.config import Bounds
 from sim.policies.disable_by_batch_size import DisableByBatchSize
@@ -202,7 +202,7 @@ def test_running_ahead_gives_the_bytes_of_stepping(setup: Setup, name: str) -> N
     assert why_stepped(setup, policy) is None
     assert why_asked(setup.requests, [policy], [setup]) is None
     stepped = simulate(setup, POLICIES[name]())
-    same(run_ahead(setup, policy)[0], stepped)
+    same(run_ahead(setup, policy), stepped)
 
 
 @settings(max_examples=100, deadline=None)
@@ -212,7 +212,7 @@ def test_a_fleet_runs_ahead_as_it_is_stepped(setup: Setup, name: str, count: int
     setup = replace(setup, requests=replace(setup.requests, max_concurrency=None, abort_ns=None))
     members = [Member(setup, POLICIES[name]()) for _ in range(count)]
     ahead = run_ahead(setup, POLICIES[name](), count, router)
-    same(merge(ahead, setup.requests), simulate_fleet(members, router, stepping=True))
+    same(ahead, simulate_fleet(members, router, stepping=True))
 
 
 @settings(max_examples=150, deadline=None)
