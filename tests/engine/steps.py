@@ -77,7 +77,7 @@ def run(
         profile,
         profile.drafters["d"],
         EngineConfig(**({"preset": preset, "kv_blocks": 1000} | engine)),
-        (RecordedAcceptance(drawn.tolist()),),
+        (RecordedAcceptance(drawn.tolist()),),  # type: ignore[arg-type]
         3,
         structured=structured,
     )

@@ -59,7 +59,11 @@ def test_beyond_the_largest_size_every_mode_is_eager() -> None:
 
 def test_a_policy_that_varies_the_depth_may_lose_full_graphs() -> None:
     """vLLM V1 overrides the mode to piecewise for a depth schedule; a fixed depth keeps its graph."""
-    lost = {"graphs": "full_and_piecewise", "varying_depth_graphs": "piecewise", "draft_past_end": True}
+    lost: dict[str, Any] = {
+        "graphs": "full_and_piecewise",
+        "varying_depth_graphs": "piecewise",
+        "draft_past_end": True,
+    }
     assert set(run(Turns(), **lost).steps["graph"].tolist()) == {2}
     assert 1 in run(Static(3), **lost).steps["graph"]
     assert 1 in run(Turns(), **{**lost, "varying_depth_graphs": "kept"}).steps["graph"]

@@ -51,7 +51,7 @@ def test_after_an_idle_time_the_host_has_nothing_to_hide_behind() -> None:
 def test_masks_cost_the_host_per_structured_sequence_and_draft() -> None:
     """A structured class pays one mask per sequence that samples and one per draft; others pay nothing."""
     profile = linear_profile()
-    cost = {"grammar_overhead": "100us", "grammar_overhead_per_draft": "10us"}
+    cost: dict[str, Any] = {"grammar_overhead": "100us", "grammar_overhead_per_draft": "10us"}
     free = run(Static(3), profile, structured=(False,), **cost)
     assert same(free, run(Static(3), profile))
     paid = run(Static(3), profile, structured=(True,), **cost)
@@ -64,7 +64,7 @@ def test_masks_cost_the_host_per_structured_sequence_and_draft() -> None:
 
 def test_depth_zero_with_a_drafter_may_cost_more_than_plain_decoding() -> None:
     """Off pays nothing; a policy stuck at 0 pays per decode step and sequence; drafting steps do not."""
-    cost = {"depth_zero_overhead": "1ms", "depth_zero_overhead_per_sequence": "50us"}
+    cost: dict[str, Any] = {"depth_zero_overhead": "1ms", "depth_zero_overhead_per_sequence": "50us"}
     profile = linear_profile()
     assert same(run(Off(), profile), run(Off(), profile, **cost))
     plain, idle = run(Static(0), profile), run(Static(0), profile, **cost)

@@ -187,7 +187,7 @@ def test_checkpointed_states_take_memory_by_depth() -> None:
 @given(st.integers(2, 30), st.integers(0, 99), st.booleans())
 def test_streaming_in_chunks_moves_no_step_and_no_finish(interval: int, luck: int, scarce: bool) -> None:
     """Only the gaps change: fewer and longer, together still last less first token."""
-    memory = {"kv_blocks": 12} if scarce else {}
+    memory: dict[str, Any] = {"kv_blocks": 12} if scarce else {}
     plain = run(Static(3), luck=luck, **memory)
     chunked = run(Static(3), luck=luck, stream_interval=interval, **memory)
     for name, values in plain.requests.items():
@@ -224,7 +224,7 @@ def test_different_columns_come_with_the_mechanism_that_needs_them() -> None:
 def test_windowed_layers_move_and_compute_no_more_than_their_window() -> None:
     """Half of the KV bytes and attention FLOPs are windowed: a narrow window saves what lies beyond it."""
     found = []
-    for window in (10_000, 16):
+    for window in (200, 16):
         profile = windowed(window)
         half = {"window_kv_bytes_per_token": 5e4, "window_attention_flops_per_query_context": 50.0}
         work = profile.target.work.model_copy(update={"attention_flops_per_query_context": 100.0, **half})

@@ -47,7 +47,7 @@ def setup_of(kind: str, engine: dict[str, Any]) -> Setup:
         profile,
         profile.drafters["d"],
         EngineConfig(preset="ideal", kv_blocks=1000, draft_past_end=True, **engine),
-        (RecordedAcceptance([[0] * OUTPUT] * N),),
+        (RecordedAcceptance([[0] * OUTPUT] * N),),  # type: ignore[arg-type]
         3,
     )
 
