@@ -45,33 +45,48 @@ def ablate(
         typer.Option(min=1, help="Worker processes; default: one per core. No result depends on it."),
     ] = None,
     out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder for ablation.json.")] = None,
+    report: Annotated[bool, typer.Option("--report", help="Write ablation.html into --out, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Run a scenario as it stands and without each mechanism, and print what each one is worth."""
     from rich.console import Console
 
-    from sim.ablation.report import data, tables
+    from sim.ablation.report import data, page, tables
     from sim.errors import InputError
-    from sim.files import write_whole
+    from sim.report import html
     from sim.results.store import json_text
     from sim.scenario.choose import Choice, read_chosen
     from sim.scenario.load import find_scenario
 
     if scenario is None:
         raise InputError("leadline ablate FILE_OR_NAME; leadline scenarios lists those that ship")
+    if report:
+        from sim.report.vega import check_extra
+
+        if out is None:
+            raise InputError("--report writes into a folder; add --out DIR")
+        check_extra()
     chosen = read_chosen(find_scenario(scenario), Choice(seed, seeds, policies, quick)).scenario
     found = _run(chosen, against, switches, jobs)
     text = json_text(data(found))
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / "ablation.json", text)
-        typer.echo(f"wrote {out / 'ablation.json'}", err=True)
+        _write(out / "ablation.json", text)
+        if report:
+            _write(out / "ablation.html", html(page(found)))
     if as_json:
         typer.echo(text, nl=False)
         return
     console = Console()
     wide = console if console.is_terminal else Console(width=max(console.width, 150))
     wide.print(tables(found), highlight=False, markup=False)
+
+
+def _write(path: Path, text: str) -> None:
+    from sim.files import write_whole
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, text)
+    typer.echo(f"wrote {path}", err=True)
 
 
 def _run(scenario: Scenario, against: str, switches: str | None, jobs: int | None) -> Ablation:

@@ -1,10 +1,9 @@
-"""An ablation as tables and sentences for a terminal, and as plain data. Nothing is printed here."""
+"""An ablation as tables for a terminal, as a report page, and as plain data. Nothing is printed here."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -15,85 +14,112 @@ from rich.text import Text
 from sim import __version__
 from sim.ablation.shares import SHOWN, Ablation, PolicyAblation, Share, Shares
 from sim.ablation.variants import AS_IT_STANDS
+from sim.ablation.words import counts, footnote, level, part, sentence, worth
 from sim.explain.table import value_text
 from sim.results.compare import Difference
 from sim.results.names import METRICS
-from sim.results.terminal import number
-from sim.results.words import percent
+
+if TYPE_CHECKING:
+    from sim.report.model import Report
 
 SCHEMA: Final = "leadline.ablation/1"
+DECIDING: Final = "tpot_mean_ms"
+"""The metric that sentences are about."""
 _STYLES: Final = {"better": "green", "worse": "red"}
 
 
 def tables(ablation: Ablation) -> RenderableType:
-    """One table per load and policy: what each mechanism is worth in every metric, then what that means."""
+    """One table per load and policy: what each mechanism is worth in every metric; then in sentences."""
     parts = [Padding(_table(entry, ablation), (0, 0, 1, 0)) for entry in ablation.entries]
-    return Group(*parts, Text(footnote(ablation), style="dim"))
+    said = [Text(sentence(entry, ablation.against, DECIDING)) for entry in ablation.entries]
+    return Group(*parts, *said, Text(footnote(ablation), style="dim"))
 
 
-def footnote(ablation: Ablation) -> str:
-    """How to read the table: direction, seeds, interval, and what counts as no difference."""
-    how = (
-        f"Each row is the engine as it stands against the same with this mechanism as in {ablation.against}: "
-        "+ says that the mechanism makes the figure larger; in brackets its share of all together"
+def page(ablation: Ablation) -> Report:
+    """The same as a report, for ``sim.report.html`` and ``sim.report.markdown``."""
+    from sim.report.model import Report
+
+    return Report(
+        title=f"{ablation.scenario}: what each mechanism is worth",
+        description="",
+        verdict=tuple(sentence(entry, ablation.against, DECIDING) for entry in ablation.entries),
+        loads=(),
+        basis=footnote(ablation).rstrip("."),
+        warnings=(),
+        policies=(),
+        settings=(),
+        charts=(),
+        tables=tuple(_as_text(entry, ablation) for entry in ablation.entries),
+        sources=(),
     )
-    if len(ablation.seeds) < 2:
-        return f"{how}. One seed, so no interval: chance is not ruled out."
-    noise = f"paired over {len(ablation.seeds)} seeds, ± 95 % interval; what is inside it is no difference"
-    margin = (
-        f", as is what is under {100 * ablation.error:.1f} % (the profile's error)" if ablation.error else ""
-    )
-    return f"{how}; {noise}{margin}."
+
+
+def _title(entry: PolicyAblation, ablation: Ablation) -> str:
+    return f"{entry.policy} at {entry.load}: {entry.preset} against {ablation.against}"
 
 
 def _table(entry: PolicyAblation, ablation: Ablation) -> Table:
-    title = f"{entry.policy} at {entry.load}: {entry.preset} against {ablation.against}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=_title(entry, ablation), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("mechanism", no_wrap=True)
     table.add_column("stands → reference")
     for metric in SHOWN:
         table.add_column(f"{METRICS[metric].label}\n{METRICS[metric].unit}", justify="right", no_wrap=True)
-    table.add_row(AS_IT_STANDS, "", *(_level(entry, metric) for metric in SHOWN), style="bold")
+    table.add_row(AS_IT_STANDS, "", *(level(entry, metric) for metric in SHOWN), style="bold")
     if not entry.changes:
         table.add_row(f"no mechanism differs from {ablation.against}", "", *("" for _ in SHOWN))
         return table
-    columns = [entry.shares(metric) for metric in SHOWN]
-    for i, change in enumerate(entry.changes):
-        values = f"{value_text(change.stands)} → {value_text(change.reference)}"
-        table.add_row(change.switch, values, *(_cell(each.alone[i]) for each in columns))
+    *alone, together, rest = _lines(entry)
+    for name, values, shares in alone:
+        table.add_row(name, values, *map(_styled, shares))
     table.add_section()
-    table.add_row("all together", "", *(_text(each.together) for each in columns), style="bold")
+    table.add_row(*together[:2], *map(_styled, together[2]), style="bold")
     if len(entry.changes) > 1:
-        table.add_row("beyond the sum of each", "", *(_cell(each.rest) for each in columns))
+        table.add_row(*rest[:2], *map(_styled, rest[2]))
     return table
 
 
-def _level(entry: PolicyAblation, metric: str) -> str:
-    if entry.unstable(AS_IT_STANDS):
-        return "unstable"
-    values = [value for value in entry.values(AS_IT_STANDS, metric) if not math.isnan(value)]
-    return number(sum(values) / len(values)) if values else "-"
+def _lines(entry: PolicyAblation) -> list[tuple[str, str, list[Share]]]:
+    """Name, values and shares by metric: of each mechanism, of all together, and of the rest."""
+    found = [entry.shares(metric) for metric in SHOWN]
+    alone = [
+        (
+            change.switch,
+            f"{value_text(change.stands)} → {value_text(change.reference)}",
+            [each.alone[i] for each in found],
+        )
+        for i, change in enumerate(entry.changes)
+    ]
+    together = [Share("together", each.together, float("nan")) for each in found]
+    return [
+        *alone,
+        ("all together", "", together),
+        ("beyond the sum of each", "", [each.rest for each in found]),
+    ]
 
 
-def _cell(share: Share) -> Text:
+def _styled(share: Share) -> Text:
     """A mechanism's difference, and its share of the whole where both are differences."""
-    text = _text(share.difference)
-    counts = share.difference is not None and share.difference.verdict not in ("no difference", "no data")
-    if counts and not math.isnan(share.part):
-        text.append(f" ({100 * share.part:.0f} %)", style="dim")
-    return text
+    found = share.difference
+    style = _STYLES.get(found.verdict, "") if found is not None and counts(found) else "dim"
+    return Text(worth(found), style=style).append(part(share), style="dim")
 
 
-def _text(found: Difference | None) -> Text:
-    if found is None:
-        return Text("unstable", style="dim")
-    if found.mean == 0:
-        return Text("none", style="dim")
-    if found.verdict == "no difference" and not math.isnan(found.ratio):
-        return Text(f"no difference ({100 * (found.ratio - 1):+.1f} %)", style="dim")
-    if found.verdict in ("no difference", "no data"):
-        return Text(found.verdict, style="dim")
-    return Text(percent(found), style=_STYLES.get(found.verdict, ""))
+def _as_text(entry: PolicyAblation, ablation: Ablation) -> Any:
+    from sim.report.model import Table as TextTable
+
+    heads = ("mechanism", "stands → reference", *(_head(metric) for metric in SHOWN))
+    levels = (AS_IT_STANDS, "", *(level(entry, metric) for metric in SHOWN))
+    lines = _lines(entry) if entry.changes else []
+    rows = [
+        (name, values, *(worth(s.difference) + part(s) for s in shares)) for name, values, shares in lines
+    ]
+    note = "rows below the first hold differences"
+    return TextTable(_title(entry, ablation), heads, (levels, *rows), note)
+
+
+def _head(metric: str) -> str:
+    name = METRICS[metric]
+    return f"{name.label} ({name.unit})" if name.unit else name.label
 
 
 def data(ablation: Ablation) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 import sim
 from sim.ablation.cli import app
-from sim.ablation.report import data, footnote
+from sim.ablation.report import data, page
 from sim.ablation.shares import SHOWN
 from sim.ablation.variants import AS_IT_STANDS, TOGETHER, changes, variants
+from sim.ablation.words import footnote, sentence, worth
 from sim.engine.config import EngineConfig
 from sim.errors import InputError
 from sim.results.compare import paired_difference
@@ -168,12 +169,41 @@ def test_asking_for_what_is_not_there_names_what_is(ablation: sim.Ablation) -> N
         ablation.entry("four").values(AS_IT_STANDS, "tpot")
 
 
+def test_sentences_name_what_is_felt(ablation: sim.Ablation) -> None:
+    entry = ablation.entry("four")
+    shares = entry.shares("tpot_mean_ms")
+    text = sentence(entry, ablation.against, "tpot_mean_ms")
+    assert text.startswith("four at base: TPOT mean ")
+    assert worth(shares.together) in text
+    for each in shares.alone:
+        assert each.difference is not None
+        assert (f"{each.switch} " in text) is (each.difference.verdict != "no difference")
+
+
+def test_the_page_says_what_the_terminal_says(ablation: sim.Ablation) -> None:
+    """One table per policy and load, each row a mechanism, and a sentence for each."""
+    report = page(ablation)
+    assert len(report.tables) == len(report.verdict) == len(ablation.entries)
+    for table, entry in zip(report.tables, ablation.entries, strict=True):
+        names = [row[0] for row in table.rows]
+        assert names == [
+            AS_IT_STANDS,
+            *(c.switch for c in entry.changes),
+            "all together",
+            "beyond the sum of each",
+        ]
+        assert all(len(row) == len(table.columns) for row in table.rows)
+
+
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     file = tmp_path / "small.yaml"
     file.write_text(json.dumps({**SMALL, "run": {"seeds": 2, "warmup": "none"}}))
     words = [str(file), "--switches", "capture_sizes, draft_past_end", "--policies", "four", "--jobs", "1"]
-    found = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+    found = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out"), "--report"])
     assert found.exit_code == 0, found.output
+    html = (tmp_path / "out" / "ablation.html").read_text(encoding="utf-8")
+    assert "capture_sizes" in html
+    assert "what each mechanism is worth" in html
     assert "capture_sizes" in found.output
     assert "beyond the sum of each" in found.output
     assert "lookahead" not in found.output
@@ -184,6 +214,6 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     assert np.isfinite(entry["metrics"]["tpot_mean_ms"]["together"]["mean"])
 
 
-@pytest.mark.parametrize("words", [[], ["no-such-scenario"]])
-def test_the_command_needs_a_scenario(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [[], ["no-such-scenario"], ["depth-by-batch", "--report"]])
+def test_the_command_needs_a_scenario_and_a_folder_for_its_page(words: list[str]) -> None:
     assert isinstance(CliRunner().invoke(app, words).exception, InputError)
