@@ -117,4 +117,5 @@ def _with_ghosts(plan: Plan, ghosts: list[Ghost]) -> Plan:
         context=plan.context + context,
         query_context=plan.query_context + sum(each.tokens * each.context for each in ghosts),
         pads=plan.pads + tokens,
+        ghosts=len(ghosts),
     )

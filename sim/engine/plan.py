@@ -27,7 +27,8 @@ class Plan(NamedTuple):
 
     ``emitters`` are their columns in the batch, ``None`` when every running sequence emits;
     ``verified`` the drafts verified for each. ``kv_tokens`` is the KV read by all sequences,
-    ``context`` that of decoding ones. ``pads`` are drafts that nobody proposed, beside those verified.
+    ``context`` that of decoding ones. ``pads`` are drafts that nobody proposed, beside those verified;
+    ``ghosts`` are sequences that ended already and are computed for nothing.
     ``window`` is what windowed layers read and ``drafter`` what the drafter does, where they read less.
     """
 
@@ -45,15 +46,16 @@ class Plan(NamedTuple):
     pads: int = 0
     window: Reads | None = None
     drafter: Reads | None = None
+    ghosts: int = 0
 
     @property
     def uniform_depth(self) -> int:
         """Drafts of every sequence if all decode and have equally many, else ``MIXED``."""
         n = self.sequences
-        if not n or self.decodes < n or len(self.verified) < n or self.tokens % n:
+        if not n or self.decodes < n or len(self.verified) + self.ghosts < n or self.tokens % n:
             return MIXED
         depth = self.tokens // n - 1
-        return depth if int(self.verified.max()) == depth else MIXED
+        return depth if int(self.verified.max(initial=0)) == depth or len(self.verified) == 0 else MIXED
 
 
 def decode_plan(batch: RunningBatch, pad_queries: bool) -> Plan:
