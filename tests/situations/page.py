@@ -34,7 +34,9 @@ def page() -> str:
 
 
 def _not_simulated() -> str:
-    """What is missing for the rest."""
+    """What is missing for the rest, if there is any."""
+    if not GAPS:
+        return ""
     return "\n## Not simulated\n" + "".join(f"\n{_wrapped(_gap(gap))}\n" for gap in GAPS)
 
 
