@@ -21,6 +21,7 @@ from sim.policies.base import Policy
 from sim.policies.off import Off
 from sim.policies.static import Static
 from sim.results.run_records import RunRecords
+from sim.workload.hashes import PromptHashes
 from tests.engine.modelled import RecordedAcceptance, linear_profile, requests
 from tests.engine.test_second_implementation import System, policy_of, setup_of, systems
 
@@ -186,12 +187,48 @@ def test_a_padded_admission_carries_empty_drafts_and_emits_one_token() -> None:
     assert (run.steps["tokens"][row], run.steps["drafted"][row], run.steps["emitted"][row]) == (3, 2, 1)
 
 
-def test_a_recurrent_state_is_refused() -> None:
-    """Hybrid models' states have other rules (vLLM's Mamba manager), which are not modelled."""
-    setup = alike([0.0], [30], 0)
+@pytest.mark.parametrize(
+    ("prompt", "unit", "kind", "second"),
+    [
+        (200, 64, "draft_model", 200 - 128),  # 170 tokens are shared: two units of 64
+        (200, 64, "mtp", 200 - 64),  # of which the last is computed anew
+        (200, 96, "draft_model", 200 - 96),
+        (200, 96, "mtp", 200),
+        (200, 176, "draft_model", 200),  # more than is shared
+        (129, 64, "draft_model", 1),
+        (128, 64, "draft_model", 64),  # one token must be computed, so the second unit is
+    ],
+)
+def test_a_hit_ends_at_a_multiple_of_the_unit(prompt: int, unit: int, kind: str, second: int) -> None:
+    """And a drafter that reads hidden states costs a whole unit."""
+    run = simulate(alike([0.0, 1.0], [200, prompt], 170, kind, prefix_unit=unit), Static(2))
+    assert prefilled(run) == [200] + ([second] if second > 1 else [])
+
+
+@pytest.mark.parametrize(
+    ("ids", "second"),
+    [
+        ([1, 2, 3, 4], 4),  # the same prompt: its last block, of which one token must be computed
+        ([1, 2, 9, 9], 40),
+        ([9, 2, 3, 4], 80),  # what stands before differs, so nothing is shared
+    ],
+)
+def test_prompts_hit_by_their_hashed_blocks(ids: list[int], second: int) -> None:
+    """Hashes over 20 tokens, KV blocks of four: a prompt of 80 computes what no equal start had."""
+    setup = alike([0.0, 1.0], [80, 80], 0, block_size=4)
+    hashes = PromptHashes.of([[1, 2, 3, 4], ids], 20)
+    plain = replace(setup.requests, prefix_group=None, prefix_tokens=None, hashes=hashes)
+    assert prefilled(simulate(replace(setup, requests=plain), Off())) == [80, second]
+
+
+def test_a_recurrent_state_needs_a_unit() -> None:
+    """Engines cache states of hybrid models at some positions only, which the profile does not know."""
+    setup = alike([0.0, 1.0], [100, 100], 100)
     target = setup.profile.target
     work = target.work.model_copy(update={"state_bytes_per_sequence": 1e6})
     hybrid = setup.profile.model_copy(update={"target": target.model_copy(update={"work": work})})
     policy: Policy = Off()
     with pytest.raises(InputError, match="recurrent state"):
         simulate(replace(setup, profile=hybrid), policy)
+    engine = setup.engine.model_copy(update={"prefix_unit": 48})
+    assert prefilled(simulate(replace(setup, profile=hybrid, engine=engine), policy)) == [100, 4]
