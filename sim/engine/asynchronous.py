@@ -19,6 +19,7 @@ import simpy
 
 from sim.engine.batch import END, GRANTED, KNOWN, TOKENS, Int64, Sequence
 from sim.engine.plan import Plan, mixed_plan
+from sim.engine.prefill_first import PrefillFirst
 from sim.engine.replica import Replica
 
 
@@ -92,7 +93,9 @@ class AsyncReplica(Replica):
         if self.host.engine.answers_end == "limit":
             self._certain = np.flatnonzero(self.batch.row(TOKENS) + 1 >= self.batch.row(END))
         ghosts, self._ghosts = self._ghosts, []
-        return _with_ghosts(plan, ghosts) if ghosts else plan
+        # Where prompts have steps of their own, who has ended is known by the next step of decodes.
+        prompts_alone = isinstance(self.scheduler, PrefillFirst) and plan.prefill_tokens > 0
+        return _with_ghosts(plan, ghosts) if ghosts and not prompts_alone else plan
 
     def _retire(self, survivors: Int64 | None, end: int) -> None:
         """Take finished sequences out; those that ended unforeseen are in the next step all the same."""

@@ -127,7 +127,7 @@ def test_every_preset_answers_every_request(name: str, policy: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_prompts_have_steps_of_their_own_where_the_engine_puts_them_first(name: str) -> None:
-    _, steps = steps_of({"preset": name, "async_scheduling": False})
+    _, steps = steps_of({"preset": name})
     mixed = (steps["prefill_tokens"] > 0) & (steps["decodes"] > 0)
     assert bool(mixed.any()) is (PRESETS[name].prefill == "mixed")  # type: ignore[index]
 
