@@ -89,10 +89,10 @@ def test_hashed_prompts_are_followed_by_their_leading_blocks() -> None:
 
 def shared_prompts(router: str, **rules: Any) -> int:
     """Prompt tokens that three replicas compute for twelve groups with long common prefixes."""
-    arriving = requests(poisson_s(8.0, 240, 2), 512, 8)
-    groups = np.random.Generator(np.random.Philox(4)).integers(0, 12, 240)
+    arriving = requests(poisson_s(8.0, 150, 2), 512, 4)
+    groups = np.random.Generator(np.random.Philox(4)).integers(0, 12, 150)
     arriving = type(arriving)(
-        **{**vars(arriving), "prefix_group": groups, "prefix_tokens": np.full(240, 480, dtype=np.int64)}
+        **{**vars(arriving), "prefix_group": groups, "prefix_tokens": np.full(150, 480, dtype=np.int64)}
     )
     engine = EngineConfig(preset="ideal", kv_blocks=260, prefix_caching=True)
     setup = Setup(arriving, linear_profile(5.0, 0.01, draft=None), None, engine, (iid(0.0),), 0)

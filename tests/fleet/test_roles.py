@@ -27,10 +27,10 @@ from tests.fleet.live import grouped
 APART: list[dict[str, Any]] = [{"role": "prefill"}, {"role": "decode"}]
 
 
-def queue(seed: int, count: int = 30, rate: float = 6.0, seqs: int = 64, **engine: Any) -> Setup:
+def queue(seed: int, count: int = 16, rate: float = 6.0, seqs: int = 64, **engine: Any) -> Setup:
     """Random prompts and answers at a rate that keeps one replica busy."""
     draw = np.random.Generator(np.random.Philox(seed))
-    prompts, outputs = draw.integers(1, 400, count), draw.integers(1, 60, count)
+    prompts, outputs = draw.integers(1, 400, count), draw.integers(1, 30, count)
     config = EngineConfig(preset="ideal", kv_blocks=20_000, max_num_seqs=seqs, **engine)
     arriving = requests(poisson_s(rate, count, seed), prompts, outputs)
     return Setup(arriving, linear_profile(5.0, 0.05, draft=None), None, config, (iid(0.0),), 0, seed=seed)
@@ -45,7 +45,7 @@ def apart(setup: Setup, **rules: Any) -> RunRecords:
 def test_first_tokens_are_those_of_an_engine_whose_answers_end_there(seed: int, budget: int) -> None:
     """A prefill replica is a plain engine that is asked for one token of each request."""
     setup = queue(seed, max_num_batched_tokens=budget)
-    one = replace(setup, requests=replace(setup.requests, output_tokens=np.ones(30, dtype=np.int64)))
+    one = replace(setup, requests=replace(setup.requests, output_tokens=np.ones(16, dtype=np.int64)))
     run, alone = apart(setup, kv_bandwidth="1GB/s", kv_latency="2ms"), simulate(one, Off())
     np.testing.assert_array_equal(run.requests["first_token_ns"], alone.requests["finish_ns"])
     np.testing.assert_array_equal(run.requests["scheduled_ns"], alone.requests["scheduled_ns"])
@@ -85,7 +85,7 @@ def test_kv_memory_balances_on_both_sides(seed: int, blocks: int) -> None:
     setup = queue(seed, rate=20.0)
     setup = replace(setup, engine=setup.engine.model_copy(update={"kv_blocks": blocks}))
     run = apart(setup, kv_bandwidth="50MB/s")
-    assert run.requests["request"].tolist() == list(range(30))
+    assert run.requests["request"].tolist() == list(range(16))
     assert run.steps["kv_blocks"].max() <= blocks
     decoded = run.requests["output_tokens"] > 1
     assert np.all(run.requests["replica"][decoded] == 1)
