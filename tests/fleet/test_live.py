@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, get_args
+from itertools import pairwise
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
+import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.engine.batch import Sequence
 from sim.engine.config import EngineConfig
-from sim.engine.simulate import Setup, simulate
+from sim.engine.simulate import Setup, build_replica, simulate
 from sim.fleet.config import AnyRouter, Retry, RouterName
+from sim.fleet.node import Node
 from sim.policies.base import Policy
 from sim.policies.off import Off
 from sim.policies.static import Static
@@ -190,8 +194,21 @@ def test_every_request_ends_once_while_the_fleet_scales(
     _, open_ = run.fleet.counts()
     assert open_.max() <= most
     assert run.fleet.replica_hours <= most * run.fleet.end_ns / 3.6e12 * (1 + 1e-9)
-    if scale["startup"] == "0ms":
-        assert open_.min() >= least
+    assert open_.min() >= min(least, start)
+    sent, on = run.requests["sent_ns"], run.requests["replica"]
+    for number in range(run.replicas):
+        took = [sent[(on == number) & within] for within in _not_open(run, number, sent)]
+        assert not sum(map(len, took))  # draining, starting or off: nothing new
+
+
+def _not_open(run: RunRecords, replica: int, times: Any) -> list[Any]:
+    """Which of the times lie in each stretch in which a replica takes no requests."""
+    marks = [*states(run, replica), (int(times.max(initial=0)) + 1, State.OFF)]
+    return [
+        (times >= start) & (times < end)
+        for (start, state), (end, _) in pairwise(marks)
+        if state != State.OPEN
+    ]
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -207,13 +224,38 @@ def states(run: RunRecords, replica: int) -> list[tuple[int, State]]:
 @settings(max_examples=10, deadline=None)
 @given(systems(), POLICIES, ANY)
 def test_a_failed_replica_runs_no_step_until_it_is_back(system: System, policy: Any, router: str) -> None:
-    """The step that ran is its last; nothing that was there is held in memory afterwards."""
+    """The step that ran is its last."""
     events = [{"at": "30ms", "fail": 0, "for": "400ms"}]
     run = live(small(system), policy, 2, router=router, events=events)
     starts = run.steps["start_ns"][run.steps["replica"] == 0]
     assert not np.any((starts >= 30e6) & (starts < 430e6))
-    first = run.steps["kv_blocks"][(run.steps["replica"] == 0) & (run.steps["start_ns"] >= 430e6)][:1]
-    assert np.all(first <= run.kv_blocks_total)
+
+
+@settings(max_examples=15, deadline=None)
+@given(systems(), POLICIES, st.integers(1, 6))
+def test_a_replica_that_fails_holds_no_kv_and_forgets_none_of_its_requests(
+    system: System, policy: Any, steps: int
+) -> None:
+    """Running and waiting requests come back once each; all blocks are free, and no prefix is cached."""
+    setup, env = small(system), simpy.Environment()
+    node = cast(Node, build_replica(env, setup, policy(), Node))
+    node.settle(0, "both", State.OPEN)
+    r, sent = setup.requests, len(setup.requests)
+    for i in range(sent):
+        group, shared = r.prefix_of(i)
+        prompt, output = int(r.prompt_tokens[i]), int(r.output_tokens[i])
+        node.submit(Sequence(i, 0, prompt, output, 0, 0, group, shared))
+    answered: list[int] = []
+    for now in range(steps):
+        if not node.rests():
+            node.step(now)
+            answered += node.finished
+    lost = [each.request for each in node.evict()]
+    assert sorted([*answered, *lost]) == list(range(sent))
+    node.scheduler.check_integrity()
+    assert node.scheduler.pool.free == node.scheduler.pool.capacity
+    assert node.rests()
+    assert node.scheduler.cache is None or not node.scheduler.cache.keys
 
 
 def test_a_replica_may_fail_before_it_ever_ran() -> None:
