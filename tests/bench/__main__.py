@@ -32,6 +32,7 @@ from sim.policies.static import Static
 from sim.results.run_records import RunRecords
 from sim.streams import uniforms
 from sim.workload.requests import Requests
+from tests.bench.compiled import compiled_table
 from tests.bench.decisions import decision_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -226,7 +227,8 @@ def page(repeats: int) -> str:
     sections = {
         "The simulator's own time per step": step_table(repeats),
         "Policy decisions": decision_table(repeats),
-        "10,000 requests of 1024/256 tokens at 4/s": ten_thousand(),
+        "Steps taken many at once": compiled_table(repeats),
+        "10,000 requests of 1024/256 tokens at 4/s, stepped": ten_thousand(),
         "Memory": memory_table(),
         "Start-up": start_up(repeats),
     }
