@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import simpy
@@ -33,7 +33,10 @@ from sim.workload.requests import Requests
 ROOT: Final = Path(__file__).resolve().parents[2]
 SHOWN: Final = ("off", "static", "per_batch_size", "goodput", "sglang_ema", "leadline")
 DEPTH: Final = 5
-_SETTINGS: Final = {"static": {"k": 3}, "per_batch_size": {"table": [[1, 16, 5], [17, 64, 3], [65, 512, 1]]}}
+_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "static": {"k": 3},
+    "per_batch_size": {"table": [[1, 16, 5], [17, 64, 3], [65, 512, 1]]},
+}
 
 
 def setup_of(batch: int) -> Setup:
