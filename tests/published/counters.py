@@ -1,7 +1,7 @@
 """Case 12, the dense part: eight clients of a vLLM 0.12 whose counters were published, its GPU not.
 
-Step times and speed-ups are judged apart: the device is assumed, an A100, from the plain step of the
-8B model, so a step's time is half an input. The speed of a request is one over its TPOT.
+Step times and speed-ups are judged apart: the device is assumed, an A100 (two for the 32B model), from
+the plain steps, so a step's time is half an input. The speed of a request is one over its TPOT.
 """
 
 from __future__ import annotations
@@ -25,13 +25,21 @@ from tests.published.surfaces import folders
 
 STEP_LIMIT: Final = 0.10
 RATIO_LIMIT: Final = 0.07
-BENCHMARKS: Final = {"human-eval": "HumanEval", "canitedit": "CanItEdit"}
+BENCHMARKS: Final = {"human-eval": "HumanEval", "canitedit": "CanItEdit", "mtbench": "MT-Bench"}
 METHODS: Final = {"eagle3": "EAGLE-3, k=3", "ngram": "n-gram, k=5"}
+MODELS: Final = {"L31-8B-I": "Llama-3.1-8B", "Qwen3-32B": "Qwen3-32B"}
+STEMS: Final = {"L31-8B-I": "altria-8b", "Qwen3-32B": "altria-32b"}
+CASES: Final = (
+    *(("L31-8B-I", benchmark, method) for benchmark in ("human-eval", "canitedit") for method in METHODS),
+    *(("Qwen3-32B", benchmark, "eagle3") for benchmark in BENCHMARKS),
+)
+"""Model, benchmark and drafter, by the table's names."""
 
 
 class Pair(NamedTuple):
     """One benchmark and drafter: steps of both arms in ms, and the speed-up of a request."""
 
+    model: str
     benchmark: str
     method: str
     plain: Row
@@ -39,25 +47,27 @@ class Pair(NamedTuple):
     speedup: Row
 
 
+def stem(model: str, benchmark: str, method: str) -> str:
+    """Name of the scenario that stands for one of ``CASES``."""
+    return f"{STEMS[model]}-{BENCHMARKS[benchmark].lower()}-{method}"
+
+
 @cache
 def pairs(groundtruth: Path) -> tuple[Pair, ...]:
-    """Llama-3.1-8B under both drafters on both benchmarks."""
+    """Each of ``CASES``."""
     table = {
-        (row["benchmark"], row["method"]): row
+        (row["model"], row["benchmark"], row["method_dir"]): row
         for row in read(groundtruth / "altria_vllm012_prom_counters.csv")
-        if row["model"] == "L31-8B-I"
     }
-    return tuple(
-        _pair(benchmark, method, table[benchmark, "autoregressive"], table[benchmark, method])
-        for benchmark in BENCHMARKS
-        for method in METHODS
-    )
+    return tuple(_pair(case, table[(*case[:2], "autoregressive")], table[case]) for case in CASES)
 
 
-def _pair(benchmark: str, method: str, plain: dict[str, str], drafting: dict[str, str]) -> Pair:
-    scenario = load_scenario(SCENARIOS / f"altria-8b-{BENCHMARKS[benchmark].lower()}-{method}.yaml")
+def _pair(case: tuple[str, str, str], plain: dict[str, str], drafting: dict[str, str]) -> Pair:
+    model, benchmark, method = case
+    scenario = load_scenario(SCENARIOS / f"{stem(*case)}.yaml")
     off, on = (observed(make_run(scenario, policy, seed=1)[0]) for policy in scenario.policies)
     return Pair(
+        MODELS[model],
         BENCHMARKS[benchmark],
         METHODS[method],
         Row(float(plain["itl_mean_ms"]), off["itl_mean_ms"], STEP_LIMIT),
@@ -71,25 +81,27 @@ def _pair(benchmark: str, method: str, plain: dict[str, str], drafting: dict[str
 
 
 def accounts(groundtruth: Path) -> list[Account]:
-    """Speed-ups, step times, and the model that is not simulated."""
-    found = pairs(groundtruth)
-    steps = [pair.drafting for pair in found] + [pair.plain for pair in found[::2]]
+    """Speed-ups and step times, model by model."""
     kernels = "kernels of an A100; host and launches of vLLM 0.10"
     blind, device = "blind, but for the device", "the device assumed from the plain step"
-    what = "eight clients, Llama-3.1-8B, EAGLE-3 and n-gram:"
-    lacking = "number and kind of GPUs not stated; tensor parallelism is not composed"
-    return [
-        account(12, f"{what} speed-up", "7 %", kernels, blind, [pair.speedup for pair in found]),
-        account(12, f"{what} step times", "10 %", kernels, device, steps),
-        account(12, "eight clients, Qwen3-32B", "", lacking, "none", ()),
-    ]
+    found = []
+    for model, cards in (("Llama-3.1-8B", ""), ("Qwen3-32B", ", two cards")):
+        own = [pair for pair in pairs(groundtruth) if pair.model == model]
+        plain = {pair.benchmark: pair.plain for pair in own}
+        steps = [*(pair.drafting for pair in own), *plain.values()]
+        what = f"eight clients, {model}{cards}:"
+        found += [
+            account(12, f"{what} speed-up", "7 %", kernels, blind, [pair.speedup for pair in own]),
+            account(12, f"{what} step times", "10 %", kernels, device, steps),
+        ]
+    return found
 
 
 # -- the page --------------------------------------------------------------------------------------
 
 HEAD: Final = (
-    "benchmark | drafter | plain step, ms | simulated | error | drafting step, ms | simulated | error | "
-    "speed-up | simulated | error"
+    "model | benchmark | drafter | plain step, ms | simulated | error | drafting step, ms | simulated "
+    "| error | speed-up | simulated | error"
 )
 
 
@@ -101,7 +113,7 @@ def rows(groundtruth: Path) -> Iterable[list[str]]:
             for row, digits in ((pair.plain, 2), (pair.drafting, 2), (pair.speedup, 3))
             for cell in (f"{row.published:.{digits}f}", f"{row.simulated:.{digits}f}", error_cell(row))
         ]
-        yield [pair.benchmark, pair.method, *cells]
+        yield [pair.model, pair.benchmark, pair.method, *cells]
 
 
 def kernels_32b(groundtruth: Path, machine: Machine) -> float:

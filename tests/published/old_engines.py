@@ -3,7 +3,8 @@
 Kernels are those of the shipped composed profiles. The rest is estimated from numbers published
 elsewhere. For the EAGLE-3 paper: the time of a draft pass from a depth sweep at batch 1 (vLLM PR
 20780), the engine's own time from absolute speeds at batch 1; nothing is fitted to the ratios by
-batch. For the A100 study: what vLLM 0.10 takes beside its kernels on an H100.
+batch. For the A100 study: what its engine's code says of host, launches and attention. For eight
+clients of vLLM 0.12: what vLLM 0.10 takes beside its kernels on an H100.
 
     python -m tests.published.old_engines --out scenarios/published
 """
@@ -88,42 +89,95 @@ def vllm_a100() -> Profile:
 
 
 def vllm_010_a100() -> Profile:
-    """An A100 without a number of the A100 study: vLLM 0.10's host, the H100's wide attention, scaled."""
-    base = _shipped("llama-3.1-8b-a100")
+    """An A100 without a number of the A100 study: vLLM 0.10's host and launches, whole tiles of queries."""
+    return _without_study("llama-3.1-8b-a100", "-vllm010", VLLM_010.host(), VLLM_010.launch()[0].fixed_ns)
+
+
+def vllm_010_a100_tp2() -> Profile:
+    """Qwen3-32B on two of them, under the same engine."""
+    return _without_study("qwen3-32b-a100-tp2", "-vllm010", VLLM_010.host(), VLLM_010.launch()[0].fixed_ns)
+
+
+def vllm_024_a100() -> Profile:
+    """An A100 under vLLM 0.24: host and launches hidden, as its code says; no time of the A100 study."""
+    return _without_study("llama-3.1-8b-a100", "-vllm024", (), 0.0)
+
+
+def _without_study(shipped: str, engine: str, host: tuple[Term, ...], launch_ns: float) -> Profile:
+    base = _shipped(shipped)
     eagle = base.drafters["eagle3"]
-    drafter = eagle.model_copy(update={"first": _foreign(eagle.first), "next": _foreign(eagle.next)})
-    target = base.target.model_copy(update={"verify": _foreign(base.target.verify), "host": VLLM_010.host()})
-    wide = Assumption(
-        what="target.verify.attention_decode, drafters.eagle3.*.attention_decode",
-        value="a query-context pair of a wide verify pass costs what one of prefill does",
-        why="as on the H100, whose kernels are scaled by peak; the A100 study is left out",
+    drafter = eagle.model_copy(
+        update={"first": _own(eagle.first, launch_ns), "next": _own(eagle.next, launch_ns)}
     )
-    kept = tuple(each for each in base.assumptions if "attention" not in each.what)[3:]
+    target = base.target.model_copy(update={"verify": _own(base.target.verify), "host": host})
+    kept = tuple(
+        each for each in base.assumptions if each.what.startswith(("target.accept", "target.eager_extra"))
+    )
     return base.model_copy(
         update={
-            "name": "llama-3.1-8b-a100-vllm010",
+            "name": shipped + engine,
             "command": COMMAND,
             "target": target,
-            "drafters": {"eagle3": drafter, "ngram": base.drafters["ngram"]},
-            "assumptions": (*VLLM_010.assumptions()[:3], wide, *kept),
+            "drafters": {**base.drafters, "eagle3": drafter},
+            "assumptions": (*_beside(bool(host)), TILES, *kept),
             "samples": (),
             "notes": "For published cases (docs/validation.md), not for planning.",
         }
     )
 
 
-def _foreign(terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    """Terms with vLLM 0.10's launch time, and prefill's pairs in place of the study's wide attention."""
+def _beside(shown: bool) -> tuple[Assumption, ...]:
+    """What the engine takes beside its kernels: as on vLLM 0.10, or hidden."""
+    if shown:
+        found = VLLM_010.assumptions()
+        return tuple(each for each in found if each.what in ("target.host", "drafters.*.launch"))
+    return (
+        Assumption(
+            what="target.host, drafters.*.launch",
+            value="0",
+            why=(
+                "vLLM 0.24 schedules a step while the one before it runs, and its Model Runner V2 replays "
+                "draft passes from two captured graphs (vllm/v1/worker/gpu/spec_decode/autoregressive): "
+                "both hide behind the device"
+            ),
+        ),
+    )
+
+
+TILE_ROWS: Final = 64
+"""Query rows of one tile of FlashAttention 2 with a paged cache (flash_fwd_launch_template.h, kBlockM)."""
+
+TILES: Final = Assumption(
+    what="target.verify.attention_decode, drafters.eagle3.first.attention_decode",
+    value=f"in a step that is wider than one token a sequence, {TILE_ROWS} query-key pairs per KV token",
+    why=(
+        "FlashAttention 2 packs the query heads of a KV head into one tile only where every sequence has one "
+        "token (flash_api.cpp, seqlenq_ngroups_swapped); else each head computes whole tiles of "
+        f"{TILE_ROWS} rows, at the rate of a prefill pair, beside reading the cache"
+    ),
+)
+
+
+def _own(terms: tuple[Term, ...], launch_ns: float = 0.0) -> tuple[Term, ...]:
+    """Terms with another launch time, and whole tiles in place of the study's wide attention."""
     pair = next(term.per_ns["prefill_pairs"] for term in terms if term.name == "attention_prefill")
-    return tuple(VLLM_010.launch()[0] if term.name == "launch" else _pairs_at(term, pair) for term in terms)
+    return tuple(_launch(launch_ns) if term.name == "launch" else _in_tiles(term, pair) for term in terms)
 
 
-def _pairs_at(term: Term, pair: float) -> Term:
-    """Decode attention at ``pair`` ns per query-context pair; one token a sequence costs the same."""
-    if "query_context_tokens" not in term.per_ns:
+def _launch(ns: float) -> Term:
+    return VLLM_010.launch()[0].model_copy(update={"fixed_ns": ns})
+
+
+def _in_tiles(term: Term, pair: float) -> Term:
+    """Decode attention in whole tiles at ``pair`` ns per pair; one token a sequence costs the same."""
+    if term.name != "attention_decode":
         return term
-    once = term.per_ns["query_context_tokens"] + term.per_ns["context_tokens"]
-    per = {**term.per_ns, "context_tokens": round(once - pair, 5), "query_context_tokens": pair}
+    once = term.per_ns.get("query_context_tokens", 0.0) + term.per_ns["context_tokens"]
+    per = {
+        "sequences": term.per_ns["sequences"],
+        "context_tokens": round(once, 5),
+        "wide_context_tokens": round(TILE_ROWS * pair, 5),
+    }
     return term.model_copy(update={"per_ns": per})
 
 
@@ -171,7 +225,7 @@ def _shipped(name: str) -> Profile:
     return load_profile(locate("profile", name, Path()))
 
 
-PROFILES: Final = (sglang_h100, vllm_a100, vllm_010_a100)
+PROFILES: Final = (sglang_h100, vllm_a100, vllm_010_a100, vllm_010_a100_tp2, vllm_024_a100)
 
 
 def main(arguments: list[str] | None = None) -> None:

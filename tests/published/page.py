@@ -12,7 +12,7 @@ from string import Template
 from typing import Final
 
 from calibrate.profile import load_profile, write_atomically
-from tests.published import a100, counters, drafts, referees, summary, surfaces
+from tests.published import a100, counters, drafts, referees, rtx, summary, surfaces
 from tests.published.judged import percent, table, verdict
 from tests.published.measure import (
     SCENARIOS,
@@ -79,6 +79,7 @@ def other_tables(groundtruth: Path) -> dict[str, str]:
         "referees": table(referees.HEAD, referees.rows()),
         "a100": table(a100.HEAD, a100.rows(groundtruth)),
         "a100_ratios": table(a100.RATIO_HEAD, a100.ratio_rows(groundtruth)),
+        "a100_worth": table(a100.WORTH_HEAD, a100.worth_rows(groundtruth)),
         "drafts": table(drafts.HEAD, drafts.rows(groundtruth)),
         "drafts_two": table(drafts.TWO_HEAD, drafts.two_rows(groundtruth)),
         "golden": table(drafts.GOLDEN_HEAD, drafts.golden_rows(groundtruth)),
@@ -86,6 +87,7 @@ def other_tables(groundtruth: Path) -> dict[str, str]:
         "left_out": table(surfaces.HEAD, (each.line for each in surfaces.left_out(groundtruth))),
         "cliff": table(surfaces.CLIFF_HEAD, surfaces.cliff_rows(groundtruth)),
         "counters": table(counters.HEAD, counters.rows(groundtruth)),
+        "rtx": table(rtx.HEAD, rtx.rows(groundtruth)),
         **counters.readings(groundtruth),
     }
 

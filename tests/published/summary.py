@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tests.published import a100, counters, drafts, surfaces
+from tests.published import a100, counters, drafts, rtx, surfaces
 from tests.published.judged import Account, Row, account, percent
 from tests.published.measure import (
     CHAIN,
@@ -31,7 +31,7 @@ def rows(groundtruth: Path) -> Iterable[list[str]]:
     """One line for each case and set of inputs."""
     for each in accounts(groundtruth):
         held = (str(len(each.verdicts)), str(each.held), percent(each.worst)) if each.verdicts else ("",) * 3
-        yield [str(each.case), each.what, each.mark, each.inputs, each.kind, *held, each.verdict]
+        yield [str(each.case or ""), each.what, each.mark, each.inputs, each.kind, *held, each.verdict]
 
 
 def accounts(groundtruth: Path) -> list[Account]:
@@ -44,6 +44,7 @@ def accounts(groundtruth: Path) -> list[Account]:
         *drafts.accounts(groundtruth),
         *surfaces.accounts(groundtruth),
         *counters.accounts(groundtruth),
+        *rtx.accounts(groundtruth),
     ]
 
 
