@@ -40,6 +40,8 @@ def fleet_findings(scenario: Scenario) -> Findings:
         yield Finding((*_AT, "lockstep"), "is of the ranks of one engine, which fail as one; remove fail")
     if not fleet.plain:
         yield from _engine_findings(scenario)
+    if fleet.replicas != 1:
+        yield from _front_end_findings(scenario)
     if fleet.missing_draft_kv == "lose" and "acceptance_loss" not in fleet.model_fields_set:
         message = "is missing, and missing_draft_kv: lose needs it; add for example acceptance_loss: 0.3"
         yield Finding(_AT, message, True, (*_AT, "acceptance_loss"))
@@ -55,6 +57,14 @@ def _engine_findings(scenario: Scenario) -> Findings:
                 "async_scheduling is known of equal replicas behind counting routers alone; set it false"
             )
             yield Finding(path, message)
+
+
+def _front_end_findings(scenario: Scenario) -> Findings:
+    """Times of a front end, which only a replica by itself has."""
+    for name in ("frontend_time", "frontend_time_per_token", "answer_time"):
+        if getattr(scenario.engine, name):
+            message = f"{name} is known of one replica alone; set it 0, or serve by one replica"
+            yield Finding(("engine", name), message)
 
 
 def _places(fleet: FleetConfig) -> Iterator[tuple[KeyPath, Group]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -13,10 +14,12 @@ from sim.acceptance.base import AcceptanceProcess
 from sim.cost.breakdown import breakdown_ns
 from sim.engine.config import EngineConfig
 from sim.engine.simulate import Setup, simulate
+from sim.errors import ScenarioError
 from sim.policies.base import Policy
 from sim.policies.off import Off
 from sim.policies.static import Static
 from sim.results.run_records import RunRecords
+from sim.scenario.load import load_scenario
 from sim.workload.requests import Requests
 from tests.engine.modelled import RecordedAcceptance, linear_profile, requests
 
@@ -207,3 +210,22 @@ def test_wide_steps_pay_for_their_context_and_the_parts_add_up() -> None:
         assert not wide.all() or policy.drafts
         parts = breakdown_ns(steps, profile, None)
         assert parts["verify.linear"] == pytest.approx(steps["verify_ns"].sum())
+
+
+def test_a_front_end_before_several_replicas_is_refused(tmp_path: Path) -> None:
+    """It is known of one replica alone, so that its time is never left out in silence."""
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "profile: llama-3.1-8b-a100\n"
+        "workload:\n"
+        "  arrival: {process: poisson, request_rate: 4/s}\n"
+        "  lengths: {input: 100, output: 20}\n"
+        "  num_requests: 5\n"
+        "engine: {frontend_time: 3ms}\n"
+        "fleet: {replicas: 2}\n"
+        "policies: [off]\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(ScenarioError, match=r"two.yaml:6:\d+: engine.frontend_time: frontend_time is known"):
+        load_scenario(path)
+    assert load_scenario(path, {"fleet.replicas": 1}).engine.frontend_time == 3 * MS
