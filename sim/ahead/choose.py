@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from sim.acceptance.lookup import LookupProcess
 from sim.engine.behaviour import Behaviour
 from sim.engine.config import EngineConfig
 from sim.engine.presets import PRESETS
@@ -65,15 +66,20 @@ def why_stepped(setup: Setup, policy: Policy) -> str | None:
         value = getattr(engine.behaviour if name in Behaviour.model_fields else engine, name)
         if value != idle:
             return f"{name} is {value}"
-    if setup.profile.target.work.window_tokens:
-        return "some layers read a window of their KV"
-    if engine.drafter_max_model_len is not None and not engine.behaviour.dummy_drafts:
-        return "drafts are cut to what the drafter's own context holds"
-    if policy.tree is not None and policy.tree.width > 1:
-        return "the policy drafts trees"
-    if policy.acceptance_loss:
-        return "the policy's idle steps cost acceptance"
-    return None
+    bounded = engine.drafter_max_model_len is not None and not engine.behaviour.dummy_drafts
+    reasons = {
+        "some layers read a window of their KV": setup.profile.target.work.window_tokens > 0,
+        "drafts are cut to what the drafter's own context holds": bounded,
+        "the policy drafts trees": policy.tree is not None and policy.tree.width > 1,
+        "the policy's idle steps cost acceptance": policy.acceptance_loss > 0,
+        "the drafter looks up matches for some classes alone": _looks_up_for_some(setup),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _looks_up_for_some(setup: Setup) -> bool:
+    """Whether drafts may lack for some classes; stepping minds as soon as one of these has come."""
+    return len({isinstance(process, LookupProcess) for process in setup.processes}) > 1
 
 
 def why_asked(requests: Requests, policies: Sequence[Policy], setups: Sequence[Setup]) -> str | None:
@@ -84,6 +90,8 @@ def why_asked(requests: Requests, policies: Sequence[Policy], setups: Sequence[S
     alike = (type(policy) is type(first) and vars(policy) == vars(first) for policy in policies)
     if not all(alike) or any(setup is not setups[0] for setup in setups):
         return "the replicas differ"
+    if requests.timeout_ns is not None:
+        return "clients wait only so long"
     if len(policies) > 1 and (requests.max_concurrency is not None or requests.abort_ns is not None):
         return "several replicas answer to clients that wait or leave"
     return None

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
+import pytest
 import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 
 from calibrate.profile import Profile, Term
 from sim.acceptance.base import Path
+from sim.acceptance.lookup import LookupProcess
 from sim.ahead.asked import open_replica
 from sim.ahead.choose import why_asked, why_stepped
 from sim.ahead.run import ROUTER_CODES, run_ahead
 from sim.cost.graphs import GraphMode
 from sim.engine.client import serve
 from sim.engine.simulate import Setup, simulate
+from sim.fleet import fleet
 from sim.fleet.config import RouterName
 from sim.fleet.fleet import Member, simulate_fleet
 from sim.policies.by_batch import ByBatch
@@ -216,8 +219,10 @@ def test_a_fleet_runs_ahead_as_it_is_stepped(setup: Setup, name: str, count: int
 
 
 @settings(max_examples=150, deadline=None)
-@given(setups(), st.sampled_from(sorted(set(REGISTRY) - {"tree"})))
-def test_asking_between_compiled_halves_gives_the_bytes_of_stepping(setup: Setup, name: str) -> None:
+@given(setups(), st.sampled_from(sorted(set(REGISTRY) - {"tree"})), st.sampled_from([None, None, 90, 700]))
+def test_asking_between_compiled_halves_gives_the_bytes_of_stepping(
+    setup: Setup, name: str, patience_ms: int | None
+) -> None:
     """Every policy that there is hears and decides the same, whatever the switches and clients."""
     config = REGISTRY[name](policy=name, **NEEDED.get(name, {}))
     setup = replace(
@@ -225,6 +230,8 @@ def test_asking_between_compiled_halves_gives_the_bytes_of_stepping(setup: Setup
         processes=tuple(Claiming(p, setup.max_depth) for p in setup.processes),
         tpot_limits_ns=(25_000_000,),
     )
+    if patience_ms is not None:
+        setup = replace(setup, requests=replace(setup.requests, timeout_ns=patience_ms * 1_000_000))
     bounds = Bounds(setup.max_depth)
     replica = open_replica(simpy.Environment(), setup, config.build(bounds))
     serve(replica.env, setup.requests, replica, [replica], setup.engine.max_model_len)
@@ -232,7 +239,7 @@ def test_asking_between_compiled_halves_gives_the_bytes_of_stepping(setup: Setup
 
 
 def test_what_must_be_stepped_says_why() -> None:
-    """Policies that learn, content-addressed blocks, and clients of several replicas that wait."""
+    """Policies that learn, content-addressed blocks, clients that wait, matches for some."""
     setup = setup_of(SMALL)
     waiting = replace(setup, requests=replace(setup.requests, max_concurrency=1))
     caching = replace(setup, engine=setup.engine.model_copy(update={"prefix_caching": True}))
@@ -240,5 +247,20 @@ def test_what_must_be_stepped_says_why() -> None:
     assert "differ" in str(why_asked(setup.requests, [Static(1), Static(2)], [setup, setup]))
     assert "idle steps" in str(why_stepped(setup, DisableByBatchSize(3, 2, acceptance_loss=0.5)))
     assert "prefix_caching" in str(why_stepped(caching, Off()))
+    patient = replace(setup.requests, timeout_ns=1_000_000)
+    assert "wait" in str(why_asked(patient, [Off()], [setup]))
+    (process,) = setup.processes
+    some = replace(setup, processes=(process, LookupProcess(process, 0, 0.5)))
+    assert "some classes" in str(why_stepped(some, Off()))
     assert why_asked(waiting.requests, [Off()], [waiting]) is None
     assert "clients" in str(why_asked(waiting.requests, [Off(), Off()], [waiting, waiting]))
+
+
+def test_clients_that_give_up_are_seen_whichever_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the compiled engine is at hand, who waits too long is still timed out."""
+    setup = setup_of(SMALL)
+    setup = replace(setup, requests=replace(setup.requests, timeout_ns=200_000_000))
+    stepped = simulate(setup, Static(3))
+    assert stepped.timed_out > 0
+    monkeypatch.setattr(fleet, "repays", lambda setup: True)
+    same(simulate_fleet([Member(setup, Static(3))]), stepped)
