@@ -67,7 +67,7 @@ class Host:
 
     def _depth_zero_ns(self, plan: Plan) -> int:
         """What a loaded drafter costs the host in a decode step without drafts."""
-        if not plan.decodes or plan.logits > len(plan.verified):
+        if not plan.decodes or plan.logits > len(plan.verified) + plan.ghosts:
             return 0
         each = self.engine.depth_zero_overhead_per_sequence
         return self.engine.depth_zero_overhead + each * plan.decodes

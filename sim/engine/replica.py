@@ -226,9 +226,10 @@ class Replica:
         return self.cost.launch(plan.tokens, MIXED if self.cost.graphs.plain else plan.uniform_depth)
 
     def _shown(self, target_ns: tuple[int, int, int], draft_ns: int) -> tuple[int, int, int]:
-        """The parts of the step with the host time that is left to see."""
+        """The parts of the step with the host time that is left to see; copies of KV hide behind nothing."""
         verify, accept, host = target_ns
-        return verify, accept, self.host.shown_ns(host, verify + accept + draft_ns)
+        copies = self.scheduler.transfer_ns
+        return verify, accept, copies + self.host.shown_ns(host - copies, verify + accept + draft_ns)
 
     def _more(self, plan: Plan) -> tuple[int, ...]:
         """Values of the columns that only some engines and models have."""

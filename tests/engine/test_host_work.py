@@ -94,3 +94,24 @@ def test_one_cost_of_depth_zero_explains_a_published_loss_at_every_context(
     off, idle = (simulate(setup, policy) for policy in (Off(), Static(0)))
     ratio = finish(off).max() / finish(idle).max()
     assert ratio == pytest.approx(scheduled / plain, abs=0.03)
+
+
+def test_the_cost_of_depth_zero_counts_beside_sequences_that_have_ended() -> None:
+    """A step scheduled ahead computes who ended in the one before; it has no drafts for that."""
+    cost: dict[str, Any] = {"depth_zero_overhead": "1ms", "depth_zero_overhead_per_sequence": "100us"}
+    steps = run(Static(0), async_scheduling=True, **cost).steps
+    decodes = steps["prefill_tokens"] == 0
+    assert steps["sequences"].sum() > steps["emitted"].sum()
+    np.testing.assert_array_equal(
+        steps["depth_zero_ns"][decodes], 1_000_000 + 100_000 * steps["sequences"][decodes]
+    )
+
+
+def test_kv_that_moves_to_or_from_the_host_hides_behind_no_step() -> None:
+    """Copies stand before the forward pass, whatever the host prepares meanwhile."""
+    scarce: dict[str, Any] = {"kv_blocks": 14, "preemption": "swap", "swap_bandwidth": "1GB/s"}
+    plain, over = (run(Off(), overlap_host=overlap, **scarce) for overlap in (False, True))
+    assert plain.steps["host_ns"].sum() > 0
+    assert over.steps["hidden_ns"].sum() == 0
+    np.testing.assert_array_equal(over.steps["end_ns"], plain.steps["end_ns"])
+    adds_up(over, linear_profile())
