@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import simpy
 
-from sim.engine.batch import END, GRANTED, KNOWN, TOKENS, Int64, Sequence
+from sim.engine.batch import DRAFT, END, GRANTED, KNOWN, TOKENS, Int64, Sequence
 from sim.engine.plan import Plan, mixed_plan
 from sim.engine.prefill_first import PrefillFirst
 from sim.engine.replica import Replica
@@ -102,8 +102,9 @@ class AsyncReplica(Replica):
         if survivors is not None:
             a = self.batch.a
             ended = np.flatnonzero(self.batch.row(TOKENS) >= self.batch.row(END))
+            padded = self.pad_depths and len(ended) < self.batch.n
             for i in np.setdiff1d(ended, self._certain).tolist():
-                drafts = max(int(a[GRANTED, i] - a[KNOWN, i]), 0)
+                drafts = int(self.batch.row(DRAFT).max() if padded else max(a[GRANTED, i] - a[KNOWN, i], 0))
                 self._ghosts.append(Ghost(1 + drafts, int(a[TOKENS, i]) + drafts))
         super()._retire(survivors, end)
 

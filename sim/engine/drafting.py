@@ -12,6 +12,7 @@ from sim.engine.batch import (
     DRAFT,
     END,
     FIRST,
+    FRESH,
     GRANTED,
     PADS,
     POINTER,
@@ -158,10 +159,18 @@ class Drafting:
         a[DRAFT, survivors] = depths
 
     def _padded(self, depths: Depths, survivors: Int64 | None) -> int:
-        """The largest of the depths, what each sequence lacks of it noted as its pads."""
-        most = int(np.max(depths, initial=0))
-        columns = slice(self.batch.n) if survivors is None else survivors
-        self.batch.a[PADS, columns] = most - depths
+        """The largest of the depths, what each sequence lacks of it noted as its pads.
+
+        Sequences that had no turn in this step wait with the drafts they carry, and are padded as well.
+        """
+        a, n = self.batch.a, self.batch.n
+        waiting = np.zeros(0, dtype=np.int64)
+        if survivors is not None:
+            waiting = np.flatnonzero((a[GRANTED, :n] == 0) & (a[FRESH, :n] == 0))
+        most = max(int(np.max(depths, initial=0)), int(np.max(a[DRAFT, waiting], initial=0)))
+        a[PADS, waiting] += most - a[DRAFT, waiting]
+        a[DRAFT, waiting] = most
+        a[PADS, slice(n) if survivors is None else survivors] = most - depths
         return most
 
     def _rows(self, row: int, survivors: Int64 | None) -> Int64:

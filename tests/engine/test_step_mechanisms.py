@@ -83,6 +83,22 @@ def test_pads_cost_tokens_and_are_never_accepted(luck: int, preset: str) -> None
     np.testing.assert_array_equal(widths, padded.steps["depth"][uniform] + 1)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 99),
+    st.sampled_from(["ideal", "vllm_v1", "sglang"]),
+    st.sampled_from(["mixed", "first"]),
+    st.booleans(),
+)
+def test_padded_steps_are_uniform_whoever_waited(luck: int, preset: str, prefill: str, ahead: bool) -> None:
+    """Decodes that waited while prompts had a step, and ghosts, are as deep as those beside them."""
+    engine: dict[str, Any] = {"preset": preset, "prefill": prefill, "async_scheduling": ahead}
+    engine |= {"pad_new_decodes": False, "chunked_prefill": True}
+    steps = run(Turns(), luck=luck, arrivals=0.05 * np.arange(6), pad_depths=True, **engine).steps
+    decodes = (steps["prefill_tokens"] == 0) & (steps["sequences"] > 0)
+    assert np.all(steps["tokens"][decodes] % steps["sequences"][decodes] == 0)
+
+
 def test_padding_one_depth_for_all_changes_nothing() -> None:
     """A uniform batch needs no pads."""
     assert same(run(Static(3), preset="vllm_v1"), run(Static(3), preset="vllm_v1", pad_depths=True))
