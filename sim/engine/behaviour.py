@@ -6,12 +6,16 @@ can show what each one costs.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from sim.cost.graphs import GraphMode
 from sim.units import Config
+
+
+GraphSize = Annotated[int, Field(ge=1, le=1 << 20)]
+"""Tokens of one captured graph."""
 
 
 class Behaviour(Config):
@@ -140,7 +144,7 @@ class BehaviourSettings(Config):
     pad_queries: bool | None = None
     prefix_caching: bool | None = None
     drop_last_hit: bool | None = None
-    capture_sizes: tuple[int, ...] | None = None
+    capture_sizes: tuple[GraphSize, ...] | None = None
     graphs: GraphMode | None = None
     varying_depth_graphs: Literal["kept", "piecewise"] | None = None
     capture_multiples: bool | None = None

@@ -147,3 +147,10 @@ def test_who_reserves_whole_answers_preempts_nobody(name: str) -> None:
     others, _ = steps_of({**tight, "reserved_output": 0.0})
     assert int(requests["preemptions"].sum()) == 0
     assert int(others["preemptions"].sum()) > 0
+
+
+@pytest.mark.parametrize("size", [-4, 0, 1 << 21])
+def test_a_captured_size_is_a_number_of_tokens(size: int) -> None:
+    """None below one, nor beyond any step."""
+    with pytest.raises(ValidationError, match="capture_sizes"):
+        EngineConfig(capture_sizes=(4, size))
