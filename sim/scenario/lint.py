@@ -24,6 +24,7 @@ from sim.scenario.fleet_checks import fleet_lint
 from sim.scenario.load import Loaded
 from sim.scenario.model import Cell, Scenario
 from sim.scenario.nodes import Finding, KeyPath
+from sim.scenario.unused import unused_limits
 
 FEW_REQUESTS: Final = 100
 
@@ -58,7 +59,7 @@ class _View:
     def cap(self) -> int:
         """The most requests that can run at once on one replica."""
         clients = self.scenario.workload.arrival.max_concurrency
-        most = self.scenario.engine.max_num_seqs
+        most = self.scenario.engine.beside(self.drafter).max_num_seqs
         return most if clients is None else min(most, -(-clients // self.scenario.fleet.serving))
 
     @cached_property
@@ -104,7 +105,18 @@ def lint(loaded: Loaded) -> tuple[Lint, ...]:
         for each in _LINTS:
             for name, finding in each(view):
                 found.setdefault((name, finding.path), Lint(name, loaded.document.problem(finding)))
+    for name, finding in _unused(views):
+        found[name, finding.path] = Lint(name, loaded.document.problem(finding))
     return tuple(sorted(found.values(), key=lambda each: (each.problem, each.id)))
+
+
+def _unused(views: list[_View]) -> _Lints:
+    """Limits of the engine that are idle in every cell."""
+    idle = [dict(unused_limits(view.scenario)) for view in views]
+    for name, need in idle[0].items():
+        if all(name in each for each in idle):
+            message = f"is set and changes nothing without {need}"
+            yield "engine-setting-unused", Finding(("engine", name), message)
 
 
 def _thresholds(view: _View) -> _Lints:

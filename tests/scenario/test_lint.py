@@ -65,6 +65,44 @@ def test_the_budget_is_warned_about_up_to_the_token_that_is_needed(tokens: int) 
     assert ("budget-caps-batch" in ids(text)) == (tokens < 96)
 
 
+def test_the_budget_counts_the_sequences_that_an_engine_takes_beside_a_drafter() -> None:
+    """SGLang takes 48 then, not 2048: 48 * 8 tokens fit where 2048 * 8 do not."""
+    text = swapped(
+        ("max_concurrency: 8", "max_concurrency: 4000"),
+        ("{max_num_seqs: 32}", "{preset: sglang}"),
+        ("k: 2", "k: 7"),
+    )
+    assert "budget-caps-batch" not in ids(text)
+
+
+@pytest.mark.parametrize(
+    ("limit", "needed"),
+    [
+        ("max_prefill_steps: 3", "prefill: first"),
+        ("prefix_unit: 64", "prefix_caching: true"),
+        ("swap_bandwidth: 20GB/s", "preemption: swap"),
+        ("answers_end: limit", "async_scheduling: true"),
+        ("frontend_servers: 2", "frontend_time: 1ms"),
+    ],
+)
+def test_a_limit_of_a_mechanism_that_is_off_changes_nothing(limit: str, needed: str) -> None:
+    alone, both = (
+        swapped(("{max_num_seqs: 32}", f"{{max_num_seqs: 32, {more}}}"))
+        for more in (limit, f"{limit}, {needed}")
+    )
+    [warning] = lint(read(alone))
+    assert warning.id == "engine-setting-unused"
+    assert needed.split(":", maxsplit=1)[0] in warning.problem.message
+    assert ids(both) == []
+
+
+def test_a_limit_that_one_cell_of_a_sweep_needs_is_used() -> None:
+    text = swapped(("{max_num_seqs: 32}", "{max_num_seqs: 32, max_prefill_steps: 3}"))
+    sweep = "\nsweep: {engine.prefill: [mixed, first]}\n"
+    assert ids(text) == ["engine-setting-unused"]
+    assert ids(text + sweep) == []
+
+
 def test_u03_a_threshold_inside_the_operating_range() -> None:
     """U03: depth changes at 5 requests and 8 clients send: it flips."""
     text = swapped(("{policy: static, k: 2}", "{policy: per_batch_size, table: [[1, 4, 2], [5, 512, 0]]}"))
