@@ -77,7 +77,7 @@ def ablate(
         typer.echo(text, nl=False)
         return
     console = Console()
-    wide = console if console.is_terminal else Console(width=max(console.width, 150))
+    wide = console if console.is_terminal else Console(width=max(console.width, 110))
     wide.print(tables(found), highlight=False, markup=False)
 
 

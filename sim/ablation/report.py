@@ -13,8 +13,8 @@ from rich.text import Text
 
 from sim import __version__
 from sim.ablation.shares import SHOWN, Ablation, PolicyAblation, Share, Shares
-from sim.ablation.variants import AS_IT_STANDS
-from sim.ablation.words import counts, footnote, level, part, sentence, worth
+from sim.ablation.variants import AS_IT_STANDS, Change
+from sim.ablation.words import counts, felt, footnote, level, part, sentence, unfelt, worth
 from sim.explain.table import value_text
 from sim.results.compare import Difference
 from sim.results.names import METRICS
@@ -29,8 +29,12 @@ _STYLES: Final = {"better": "green", "worse": "red"}
 
 
 def tables(ablation: Ablation) -> RenderableType:
-    """One table per load and policy: what each mechanism is worth in every metric; then in sentences."""
-    parts = [Padding(_table(entry, ablation), (0, 0, 1, 0)) for entry in ablation.entries]
+    """One table per load and policy: the mechanisms that are felt, the others named; then in sentences.
+
+    The tables fit 80 columns: the second line of a cell says what the mechanism's values are, its share of
+    all together, or how large a difference is that does not count.
+    """
+    parts = [Padding(_block(entry, ablation), (0, 0, 1, 0)) for entry in ablation.entries]
     said = [Text(sentence(entry, ablation.against, DECIDING)) for entry in ablation.entries]
     return Group(*parts, *said, Text(footnote(ablation), style="dim"))
 
@@ -58,36 +62,38 @@ def _title(entry: PolicyAblation, ablation: Ablation) -> str:
     return f"{entry.policy} at {entry.load}: {entry.preset} against {ablation.against}"
 
 
+def _block(entry: PolicyAblation, ablation: Ablation) -> RenderableType:
+    table, others = _table(entry, ablation), unfelt(entry)
+    return Group(table, Text(others)) if others else table
+
+
 def _table(entry: PolicyAblation, ablation: Ablation) -> Table:
-    table = Table(title=_title(entry, ablation), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("mechanism", no_wrap=True)
-    table.add_column("stands → reference")
+    table = Table(title=_title(entry, ablation), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    table.add_column("mechanism", min_width=max(map(len, (AS_IT_STANDS, *felt(entry)))))
     for metric in SHOWN:
-        table.add_column(f"{METRICS[metric].label}\n{METRICS[metric].unit}", justify="right", no_wrap=True)
-    table.add_row(AS_IT_STANDS, "", *(level(entry, metric) for metric in SHOWN), style="bold")
+        head = f"{METRICS[metric].label}\n{METRICS[metric].unit}"
+        table.add_column(head, justify="right", min_width=len("no difference"))
+    table.add_row(AS_IT_STANDS, *(level(entry, metric) for metric in SHOWN), style="bold")
     if not entry.changes:
-        table.add_row(f"no mechanism differs from {ablation.against}", "", *("" for _ in SHOWN))
+        table.add_row(f"no mechanism differs from {ablation.against}", *("" for _ in SHOWN))
         return table
     *alone, together, rest = _lines(entry)
     for name, values, shares in alone:
-        table.add_row(name, values, *map(_styled, shares))
+        table.add_row(Text(name).append(f"\n{values}", style="dim"), *map(_styled, shares))
     table.add_section()
-    table.add_row(*together[:2], *map(_styled, together[2]), style="bold")
+    table.add_row(together[0], *map(_styled, together[2]), style="bold")
     if len(entry.changes) > 1:
-        table.add_row(*rest[:2], *map(_styled, rest[2]))
+        table.add_row(rest[0], *map(_styled, rest[2]))
     return table
 
 
 def _lines(entry: PolicyAblation) -> list[tuple[str, str, list[Share]]]:
-    """Name, values and shares by metric: of each mechanism, of all together, and of the rest."""
+    """Name, values and shares by metric: of each mechanism felt, of all together, and of the rest."""
     found = [entry.shares(metric) for metric in SHOWN]
+    place = {change.switch: i for i, change in enumerate(entry.changes)}
     alone = [
-        (
-            change.switch,
-            f"{value_text(change.stands)} → {value_text(change.reference)}",
-            [each.alone[i] for each in found],
-        )
-        for i, change in enumerate(entry.changes)
+        (name, _values(entry.changes[place[name]]), [each.alone[place[name]] for each in found])
+        for name in felt(entry)
     ]
     together = [Share("together", each.together, float("nan")) for each in found]
     return [
@@ -97,11 +103,17 @@ def _lines(entry: PolicyAblation) -> list[tuple[str, str, list[Share]]]:
     ]
 
 
+def _values(change: Change) -> str:
+    return f"{value_text(change.stands)} → {value_text(change.reference)}"
+
+
 def _styled(share: Share) -> Text:
     """A mechanism's difference, and its share of the whole where both are differences."""
     found = share.difference
     style = _STYLES.get(found.verdict, "") if found is not None and counts(found) else "dim"
-    return Text(worth(found), style=style).append(part(share), style="dim")
+    figure, bracket, small = worth(found).partition(" (")
+    below = f"({small}" if bracket else part(share).strip()
+    return Text(figure, style=style).append(f"\n{below}" if below else "", style="dim")
 
 
 def _as_text(entry: PolicyAblation, ablation: Ablation) -> Any:
@@ -113,7 +125,7 @@ def _as_text(entry: PolicyAblation, ablation: Ablation) -> Any:
     rows = [
         (name, values, *(worth(s.difference) + part(s) for s in shares)) for name, values, shares in lines
     ]
-    note = "rows below the first hold differences"
+    note = f"Rows below the first hold differences. {unfelt(entry)}".rstrip()
     return TextTable(_title(entry, ablation), heads, (levels, *rows), note)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import count, product
 
 from sim.ablation.shares import Ablation, PolicyAblation
 from sim.ablation.variants import Change, Variant, changes, variants
@@ -33,16 +33,16 @@ def ablate_scenario(
     is run, whatever ``run.precision`` says. Raises ``InputError`` for an unknown switch.
     """
     plans = [_Plan(cell, changes(cell.scenario.engine, against, switches)) for cell in expand(scenario)]
-    total, done = sum(plan.count for plan in plans), 0
-    progress(done, total)
+    total = sum(plan.count for plan in plans)
+    done = count(1)
+    progress(0, total)
     error = error_of(profiles_of([plan.cell for plan in plans]))
-    entries = []
+
+    def tell() -> None:
+        progress(next(done), total)
+
     with executor(workers, min(jobs, total)) as run_all:
-        for plan in plans:
-            for entry in plan.entries(run_all, error):
-                entries.append(entry)
-                done += plan.count // len(plan.policies)
-                progress(done, total)
+        entries = [entry for plan in plans for entry in plan.entries(run_all, error, tell)]
     return Ablation(
         scenario=scenario.name,
         against=against,
@@ -65,9 +65,10 @@ class _Plan:
         """Runs of the cell."""
         return len(self.variants) * len(self.policies) * len(self.seeds)
 
-    def entries(self, run_all: Executor, error: float) -> Iterator[PolicyAblation]:
-        """Every policy with its runs, as soon as they are made."""
-        made = run_all([self._task(*each) for each in product(self.policies, self.seeds, self.variants)])
+    def entries(self, run_all: Executor, error: float, tell: Callable[[], None]) -> Iterator[PolicyAblation]:
+        """Every policy with its runs, as soon as they are made; ``tell`` is called after each run."""
+        tasks = [self._task(*each) for each in product(self.policies, self.seeds, self.variants)]
+        made = _telling(run_all(tasks), tell)
         for policy in self.policies:
             by_seed = [self._measured([next(made) for _ in self.variants]) for _ in self.seeds]
             runs = dict(zip((v.switch for v in self.variants), zip(*by_seed, strict=True), strict=True))
@@ -85,3 +86,9 @@ class _Plan:
         scenario = self.cell.scenario
         warmup = longest_cut([each.facts.cut for each in made], scenario.run.warmup)
         return [measure(each.records, warmup, scenario.slos, each.flops, each.bytes) for each in made]
+
+
+def _telling(made: Iterator[Made], tell: Callable[[], None]) -> Iterator[Made]:
+    for each in made:
+        tell()
+        yield each

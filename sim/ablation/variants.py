@@ -41,9 +41,13 @@ def changes(
     ``switches`` keeps some of them; raises ``InputError`` for a name that is no switch.
     """
     known = tuple(Behaviour.model_fields)
-    for name in switches or ():
-        if name not in known:
-            raise InputError(f"there is no switch {name!r}{did_you_mean(name, known)}")
+    wrong = [
+        f"there is no switch {name!r}{did_you_mean(name, known)}"
+        for name in switches or ()
+        if name not in known
+    ]
+    if wrong:
+        raise InputError("\n".join(wrong))
     mine, theirs = engine.behaviour, PRESETS[against]
     pairs = [Change(name, getattr(mine, name), getattr(theirs, name)) for name in known]
     return tuple(

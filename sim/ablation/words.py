@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from sim.ablation.shares import Ablation, PolicyAblation, Share
+from sim.ablation.shares import SHOWN, Ablation, PolicyAblation, Share
 from sim.ablation.variants import AS_IT_STANDS
 from sim.results.compare import Difference
 from sim.results.names import METRICS
@@ -44,6 +44,48 @@ def worth(found: Difference | None) -> str:
 def part(share: Share) -> str:
     """A mechanism's share of all together, in brackets; empty where one of the two is no difference."""
     return f" ({100 * share.part:.0f} %)" if counts(share.difference) and not math.isnan(share.part) else ""
+
+
+def felt(entry: PolicyAblation) -> list[str]:
+    """The mechanisms that change a shown metric, the largest relative change first, unstable ones before.
+
+    None of an engine that is unstable as it stands: there is nothing to compare with.
+    """
+    sizes = {name: max(map(_size, found)) for name, found in _alone(entry).items() if any(map(_felt, found))}
+    return sorted(sizes, key=lambda name: -sizes[name])
+
+
+def unfelt(entry: PolicyAblation) -> str:
+    """The other mechanisms in a sentence or two: those that change nothing, and those within the noise."""
+    if entry.changes and entry.unstable(AS_IT_STANDS):
+        return "Unstable as it stands, so that no mechanism can be told apart."
+    shown = set(felt(entry))
+    rest = {name: found for name, found in _alone(entry).items() if name not in shown}
+    idle = [name for name, found in rest.items() if all(each and each.mean == 0 for each in found)]
+    noise = [name for name in rest if name not in idle]
+    said = (
+        f"These change nothing here: {', '.join(idle)}." if idle else "",
+        f"Within the seeds' noise or the profile's error: {', '.join(noise)}." if noise else "",
+    )
+    return " ".join(filter(None, said))
+
+
+def _alone(entry: PolicyAblation) -> dict[str, list[Difference | None]]:
+    """Every mechanism's differences, one per shown metric; empty where nothing can be compared."""
+    if entry.unstable(AS_IT_STANDS):
+        return {}
+    found = [entry.shares(metric).alone for metric in SHOWN]
+    return {each[0].switch: [share.difference for share in each] for each in zip(*found, strict=True)}
+
+
+def _felt(found: Difference | None) -> bool:
+    return found is None or (counts(found) and found.mean != 0)
+
+
+def _size(found: Difference | None) -> float:
+    if found is None:
+        return math.inf
+    return abs(found.ratio - 1) if counts(found) and not math.isnan(found.ratio) else 0.0
 
 
 def sentence(entry: PolicyAblation, against: str, metric: str) -> str:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from io import StringIO
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import sim
 from sim.ablation.cli import app
-from sim.ablation.report import data, page
-from sim.ablation.shares import SHOWN
-from sim.ablation.variants import AS_IT_STANDS, TOGETHER, changes, variants
-from sim.ablation.words import footnote, sentence, worth
+from sim.ablation.report import data, page, tables
+from sim.ablation.shares import SHOWN, PolicyAblation
+from sim.ablation.variants import AS_IT_STANDS, TOGETHER, Change, changes, variants
+from sim.ablation.words import felt, footnote, sentence, unfelt, worth
 from sim.engine.config import EngineConfig
 from sim.errors import InputError
 from sim.results.compare import paired_difference
+from sim.results.metrics import Metrics
 from sim.results.store import json_text
+from tests.results.build import metrics
 
 SMALL: dict[str, Any] = {
     "profile": "llama-3.1-8b-h100",
@@ -152,8 +157,8 @@ def test_unstable_runs_have_no_share() -> None:
 
 
 def test_what_is_no_switch_is_refused() -> None:
-    with pytest.raises(InputError, match=r"lookahed.*did you mean 'lookahead'"):
-        sim.ablate(SMALL, switches=["lookahed"])
+    with pytest.raises(InputError, match=r"lookahed.*did you mean 'lookahead'\?\n.*'prefil'.*'prefill'"):
+        sim.ablate(SMALL, switches=["lookahed", "prefil"])
     with pytest.raises(InputError, match="no preset 'idea'"):
         sim.ablate(SMALL, against="idea")
     with pytest.raises(InputError, match="jobs is 0"):
@@ -181,18 +186,69 @@ def test_sentences_name_what_is_felt(ablation: sim.Ablation) -> None:
 
 
 def test_the_page_says_what_the_terminal_says(ablation: sim.Ablation) -> None:
-    """One table per policy and load, each row a mechanism, and a sentence for each."""
+    """One table per policy and load: rows of the mechanisms that are felt, the others in its note."""
     report = page(ablation)
     assert len(report.tables) == len(report.verdict) == len(ablation.entries)
     for table, entry in zip(report.tables, ablation.entries, strict=True):
         names = [row[0] for row in table.rows]
-        assert names == [
-            AS_IT_STANDS,
-            *(c.switch for c in entry.changes),
-            "all together",
-            "beyond the sum of each",
-        ]
+        assert names == [AS_IT_STANDS, *felt(entry), "all together", "beyond the sum of each"]
+        assert all((each.switch in names) != (each.switch in table.note) for each in entry.changes)
         assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_what_is_felt_comes_first_and_the_rest_is_named_once() -> None:
+    """Mechanisms by size; those without a difference sorted into no change at all and mere noise."""
+    entry = made_up({"small": 1.2, "large": 2.0, "same": 1.0, "noise": 1.01})
+    assert felt(entry) == ["large", "small"]
+    assert unfelt(entry) == (
+        "These change nothing here: same. Within the seeds' noise or the profile's error: noise."
+    )
+    shown = shown_at(140, entry)
+    assert shown.index("large") < shown.index("small") < shown.index("all together")
+
+
+def test_what_is_unstable_is_shown_and_what_it_is_compared_with_must_not_be() -> None:
+    entry = made_up({"flooded": math.nan, "large": 2.0})
+    assert felt(entry) == ["flooded", "large"]
+    stands = replace(entry, runs={**entry.runs, AS_IT_STANDS: entry.runs["flooded"]})
+    assert felt(stands) == []
+    assert unfelt(stands) == "Unstable as it stands, so that no mechanism can be told apart."
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_fit_a_terminal(width: int) -> None:
+    """No name is cut and no figure lost, at 80 columns either."""
+    names = {name: 1.5 + i for i, name in enumerate(EngineConfig(preset="sglang").behaviour.model_dump())}
+    shown = shown_at(width, made_up(names))
+    assert all(name in shown for name in names)
+    assert "…" not in shown
+    assert shown.count("1 → 2") == len(names)
+    figures = [line.split(" %") for line in shown.splitlines() if "±" in line and not line.endswith(".")]
+    assert [len(each) for each in figures[: len(names)]] == [len(SHOWN) + 1] * len(names)
+
+
+def shown_at(width: int, entry: PolicyAblation) -> str:
+    """A terminal's text, of so many columns."""
+    console = Console(width=width, file=StringIO())
+    with console.capture() as found:
+        console.print(tables(sim.Ablation("made", "ideal", (0, 1), 0.05, (entry,))))
+    return found.get()
+
+
+def made_up(levels: dict[str, float]) -> PolicyAblation:
+    """Metrics that a mechanism makes so many times what they are without it; NaN: unstable without it."""
+
+    def runs(level: float) -> tuple[Metrics, ...]:
+        return (metrics(unstable=math.isnan(level), **dict.fromkeys(SHOWN, 1 / level)),) * 2
+
+    return PolicyAblation(
+        "base",
+        "off",
+        "vllm_v1",
+        tuple(Change(name, 1, 2) for name in levels),
+        {AS_IT_STANDS: runs(1.0), **{name: runs(each) for name, each in levels.items()}, TOGETHER: runs(3.0)},
+        error=0.05,
+    )
 
 
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:
