@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.ahead.compiled import compiled, inner
+from sim.ahead.compiled import compiled, inlined, inner
 from sim.ahead.layout import *
 from sim.cost import graphs
 from sim.engine.batch import (
@@ -51,7 +51,7 @@ _ROUNDS, _DRAFTED, _ACCEPTED, _PREEMPTED = Q["rounds"], Q["drafted"], Q["accepte
 # -- what a step costs ---------------------------------------------------------------------------
 
 
-@inner
+@inlined
 def pass_ns(
     table: Float, tokens: int, sequences: int, logits: int, context: int, query: int, pairs: int
 ) -> float:
@@ -60,7 +60,7 @@ def pass_ns(
     return ns + table[3, CONTEXT] * context + table[3, QUERY] * query + table[3, PAIRS] * pairs
 
 
-@inner
+@inlined
 def whole(ns: float) -> int:
     """Nearest whole number, halves to even, as Python's ``round``."""
     return np.int64(np.rint(ns))
@@ -69,7 +69,7 @@ def whole(ns: float) -> int:
 # -- who runs ------------------------------------------------------------------------------------
 
 
-@inner
+@inlined
 def need(k: Int64, tokens: int) -> int:
     """Blocks of one sequence of ``tokens`` computed tokens, lookahead included."""
     slots = min(tokens + k[LOOKAHEAD], k[MAX_LEN])
@@ -120,7 +120,7 @@ def write_back(w: World, r: int, i: int) -> int:
     return request
 
 
-@inner
+@inlined
 def known_and_wanted(w: World, r: int) -> None:
     """Known tokens, and known and draft tokens, that each running sequence has to compute."""
     a, s, k = w.a[r], w.s[r], w.k
@@ -136,7 +136,7 @@ def known_and_wanted(w: World, r: int) -> None:
         a[WANT, i] = wanted
 
 
-@inner
+@inlined
 def grant_running(w: World, r: int) -> int:
     """Grant tokens and blocks to the running batch; returns the budget left."""
     a, s, k = w.a[r], w.s[r], w.k
@@ -267,7 +267,7 @@ def start(w: World, r: int, request: int, tokens: int, chunk: int, blocks: int) 
 # -- one step ------------------------------------------------------------------------------------
 
 
-@inner
+@inlined
 def step(w: World, r: int) -> bool:
     """One step from ``NOW``, its depth looked up; false if it has nothing to compute."""
     if not begin(w, r):
@@ -296,7 +296,7 @@ def begin(w: World, r: int) -> bool:
     return True
 
 
-@inner
+@inlined
 def sum_up(w: World, r: int) -> None:
     """What the scheduler granted, in sums, and what it costs (``decode_plan`` and ``mixed_plan``)."""
     a, s, k = w.a[r], w.s[r], w.k
@@ -355,7 +355,7 @@ def sum_up(w: World, r: int) -> None:
     s[PREFILL_PAIRS], s[EMITTERS], s[DEEPEST] = pairs, emitters, deepest
 
 
-@inner
+@inlined
 def commit(w: World, r: int) -> None:
     """Keep accepted tokens, drop the KV of rejected ones, count."""
     a, s = w.a[r], w.s[r]
@@ -411,7 +411,7 @@ def finish(w: World, r: int, depth: int, ragged: bool) -> None:
     s[NOW] = s[END]
 
 
-@inner
+@inlined
 def draft(w: World, r: int, depth: int, ragged: bool) -> None:
     """The drafter's passes and their time (``Drafting.draft``)."""
     a, s, k = w.a[r], w.s[r], w.k
@@ -455,13 +455,13 @@ def draft(w: World, r: int, depth: int, ragged: bool) -> None:
     )
 
 
-@inner
+@inlined
 def goes_on(a: Int64, i: int) -> bool:
     """Whether a sequence emitted in this step and is not finished."""
     return a[VERIFIED, i] >= 0 and a[TOKENS, i] < a[LENGTH, i]
 
 
-@inner
+@inlined
 def note(w: World, r: int) -> None:
     """Write the step's row."""
     s, k, row = w.s[r], w.k, w.steps[w.k[STEPS]]
@@ -475,7 +475,7 @@ def note(w: World, r: int) -> None:
     k[STEPS] += 1
 
 
-@inner
+@inlined
 def choose(w: World, r: int) -> tuple[int, bool]:
     """Look the depth up and give the survivors their drafts; the deepest, and whether each has its own."""
     a, s, k = w.a[r], w.s[r], w.k
@@ -532,7 +532,7 @@ def pool(a: Int64, unlike: int, gap: int) -> int:
     return unlike + 1
 
 
-@inner
+@inlined
 def stamp(w: World, r: int) -> None:
     """Note when chunks were streamed: gaps since each sequence's last one, first tokens."""
     a, s, k = w.a[r], w.s[r], w.k
@@ -565,7 +565,7 @@ def stamp(w: World, r: int) -> None:
     s[ALIGNED] = 1 if every or s[EMITTERS] + s[PREFILLING] == n else 0
 
 
-@inner
+@inlined
 def retire(w: World, r: int) -> int:
     """Take finished sequences out, in order; how many."""
     a, s = w.a[r], w.s[r]
@@ -588,7 +588,7 @@ def retire(w: World, r: int) -> int:
 # -- between steps -------------------------------------------------------------------------------
 
 
-@inner
+@inlined
 def settle(w: World, r: int) -> None:
     """What the end of a step brings about outside: answers, and clients that went away."""
     s = w.s[r]
