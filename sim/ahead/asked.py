@@ -74,7 +74,7 @@ class AskedReplica(Replica):
     def step(self, now: int) -> int:
         """Run one step that starts at ``now``; returns its latency in ns."""
         world, s, k = self.world, self.state, self.world.k
-        if k[at.STEPS] >= len(world.steps) or k[at.GAPS] + world.a.shape[2] >= len(world.gaps):
+        if k[at.STEPS] >= world.steps.shape[1] or k[at.GAPS] + world.a.shape[2] >= len(world.gaps):
             self.ledger.take(world)
         s[at.NOW] = now
         if not self.kernel.begin(world, 0):

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 from numba import njit
+from numba.core import event
+
+from sim.ahead.notice import compiling
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False}
@@ -26,3 +29,16 @@ def inner(function: F) -> F:
 def inlined(function: F) -> F:
     """Become part of the compiled functions that call it, which halves the time once more."""
     return cast(F, njit(inline="always", **_INNER)(function))
+
+
+class _Notice(event.Listener):
+    """Tells of compilations that go on; machine code that is there already makes no event."""
+
+    def on_start(self, event: Any) -> None:
+        compiling(1)
+
+    def on_end(self, event: Any) -> None:
+        compiling(-1)
+
+
+event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]

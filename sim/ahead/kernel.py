@@ -463,15 +463,15 @@ def goes_on(a: Int64, i: int) -> bool:
 
 @inlined
 def note(w: World, r: int) -> None:
-    """Write the step's row."""
-    s, k, row = w.s[r], w.k, w.steps[w.k[STEPS]]
+    """Write the step down, a value in every column."""
+    s, k, at = w.s[r], w.k, w.k[STEPS]
     for place in range(len(NOTED)):
         if NOTED[place] >= 0:
-            row[place] = s[NOTED[place]]
-    row[DRAFTED_AT] = s[LOGITS] - s[EMITTERS]
-    row[BLOCKS_AT] = k[CAPACITY] - s[FREE]
-    row[HIDDEN_AT], row[DEPTH_ZERO_AT] = s[HIDDEN_NS], s[DEPTH_ZERO_NS]
-    row[STEP_WIDTH - 1] = r
+            w.steps[place, at] = s[NOTED[place]]
+    w.steps[DRAFTED_AT, at] = s[LOGITS] - s[EMITTERS]
+    w.steps[BLOCKS_AT, at] = k[CAPACITY] - s[FREE]
+    w.steps[HIDDEN_AT, at], w.steps[DEPTH_ZERO_AT, at] = s[HIDDEN_NS], s[DEPTH_ZERO_NS]
+    w.steps[STEP_WIDTH - 1, at] = r
     k[STEPS] += 1
 
 
@@ -692,7 +692,7 @@ def advance(w: World, r: int, until: int) -> int:
             return DONE
         if s[NOW] >= until:
             return DONE
-        if k[STEPS] >= len(w.steps) or k[GAPS] + w.a.shape[2] >= len(w.gaps):
+        if k[STEPS] >= w.steps.shape[1] or k[GAPS] + w.a.shape[2] >= len(w.gaps):
             return FULL
         if not step(w, r):
             return STUCK

@@ -182,8 +182,8 @@ class World(NamedTuple):
     output tokens) drafts accepted from each output position, request after request, and whether
     there are any; ``tables`` (7, 4, size) the costs of each pass by tokens, sequences and logits, and
     its lines; ``looks`` (2 x launches + 1, size) how a step of so many tokens is launched and padded,
-    mixed or at each uniform depth, and last the policy's depth by its key; ``steps`` and ``gaps`` are
-    buffers. Few arrays, as each takes its share of every compilation.
+    mixed or at each uniform depth, and last the policy's depth by its key; ``steps`` (STEP_WIDTH, rows)
+    and ``gaps`` (rows, 4) are buffers. Few arrays, as each takes its share of every compilation.
     """
 
     a: Int64

@@ -27,10 +27,10 @@ class Ledger:
 
     def take(self, world: World) -> None:
         """Move what is in the buffers."""
-        steps = world.steps[: world.k[at.STEPS]]
+        steps = world.steps[:, : world.k[at.STEPS]]
         for name in self._names:
-            self._steps[name].append(steps[:, _STEP_AT[name]].copy())
-        self._steps["replica"].append(steps[:, -1].copy())
+            self._steps[name].append(steps[_STEP_AT[name]].copy())
+        self._steps["replica"].append(steps[-1].copy())
         self._gaps.append(world.gaps[: world.k[at.GAPS]].copy())
         world.k[[at.STEPS, at.GAPS]] = 0
 

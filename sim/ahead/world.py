@@ -19,7 +19,7 @@ _KEYS: dict[BatchKey, int] = {
     "sampling": at.BY_SAMPLING,
     "running": at.BY_RUNNING,
 }
-_BUFFER = 1 << 14
+_BUFFER = (1 << 13) + 8  # no power of two: columns would stand in each other's place in a cache
 """Rows of steps that are collected before they are moved."""
 _DRAWN_AT_ONCE = 1024
 
@@ -48,7 +48,7 @@ def build_world(
         runs=np.empty((1, int(outputs.sum())), dtype=np.uint8),
         tables=_tables(replica.cost),
         looks=_looks(replica, seqs),
-        steps=np.empty((_BUFFER if setup.keep_steps else 1, at.STEP_WIDTH), dtype=np.int64),
+        steps=np.empty((at.STEP_WIDTH, _BUFFER if setup.keep_steps else 1), dtype=np.int64),
         gaps=np.empty((_BUFFER + seqs, 4), dtype=np.int64),
     )
 

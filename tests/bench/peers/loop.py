@@ -20,6 +20,8 @@ from sim.sweep.prepare import prepare, run_setup
 
 def main(file: Path) -> None:
     """Measure the first policy of a scenario's file under its first seed."""
+    import sim.ahead.kernel  # noqa: F401  so that short runs, too, take the compiled engine, as in a sweep
+
     whole = read_scenario(file).scenario
     few = whole.model_copy(update={"workload": whole.workload.model_copy(update={"num_requests": 100})})
     first_s, _ = _timed(few)
