@@ -38,6 +38,6 @@ def _version(python: Path) -> str:
 
 def _facts(output: str, report: Path) -> Facts:
     found = json.loads(report.read_text())
-    wall = re.search(r"Wall Time \(ms\): ([\d.]+)", output)
-    loop_s = float(wall[1]) / 1e3 if wall else None
+    wall = re.search(r"Wall Time \(ms\): ([\d.,]+)", output)
+    loop_s = float(wall[1].replace(",", "")) / 1e3 if wall else None
     return Facts(found["completed_requests"], found["duration_ms"] / 1e3, loop_s)
