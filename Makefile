@@ -18,7 +18,7 @@ contracts:
 	lint-imports
 
 test:
-	pytest -n auto
+	pytest -n auto --dist loadgroup
 
 bench:
 	python -m tests.bench

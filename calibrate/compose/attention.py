@@ -2,7 +2,8 @@
 
 Per layer, in ns: ``floor + per_sequence * sequences + per_token * tokens + per_context *
 context_tokens`` and, for the arithmetic, ``per_pair`` for each query-key pair, whether in a prefill
-chunk or in a verify pass that is wider than one token.
+chunk or in a verify pass that is wider than one token. Where a kernel computes whole tiles of queries,
+a wide pass pays the rows of a tile for each context token instead.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ class AttentionCost:
     per_pair: float
     mark: Mark
     source: str
-    per_query_context: float | None = None
-    """Per pair of a wide verify pass, where it is known to differ from a prefill pair."""
+    tile_rows: int = 0
+    """Query rows that each head computes per sequence of a wide pass, up to as many; 0: only its own."""
 
     def terms(self, attention: Attention) -> tuple[Term, Term]:
         """Decode and prefill terms of ``attention.layers`` layers.
 
         One decode token per sequence costs what the decode table says: the pair and token parts
-        are taken out of the context and sequence parts, then paid per query token.
+        are taken out of the context and sequence parts, then paid per query token. In whole tiles
+        that is paid by the tile, in wide passes alone.
         """
         layers = attention.layers
-        pair = self.per_pair if self.per_query_context is None else self.per_query_context
         decode = Term(
             name="attention_decode",
             mark=self.mark,
@@ -53,8 +54,7 @@ class AttentionCost:
             fixed_ns=significant(layers * self.floor),
             per_ns={
                 "sequences": significant(layers * max(0.0, self.per_sequence - self.per_token)),
-                "context_tokens": significant(layers * max(0.0, self.per_context - pair)),
-                "query_context_tokens": significant(layers * pair),
+                **{variable: significant(layers * ns) for variable, ns in self._context().items()},
             },
         )
         prefill = Term(
@@ -68,12 +68,24 @@ class AttentionCost:
         )
         return decode, prefill
 
-    def unpacked(self, per_query_context: float) -> AttentionCost:
-        """The same kernel where wide verify passes read the cache once per query head."""
-        why = f"wide verify passes {per_query_context:.3g} ns per query-context pair (assumed)"
-        return replace(self, per_query_context=per_query_context, source=f"{self.source}; {why}")
+    def _context(self) -> dict[Variable, float]:
+        """What each KV token that a verify pass attends to takes, in ns per layer."""
+        if self.tile_rows:
+            return {
+                "context_tokens": self.per_context,
+                "wide_context_tokens": self.tile_rows * self.per_pair,
+            }
+        return {
+            "context_tokens": max(0.0, self.per_context - self.per_pair),
+            "query_context_tokens": self.per_pair,
+        }
 
-    def scaled(self, bandwidth: float, compute: float, per_query_context: float, why: str) -> AttentionCost:
+    def tiled(self, rows: int) -> AttentionCost:
+        """The same kernel where wide passes compute whole tiles of ``rows`` queries, head by head."""
+        why = f"a wide pass computes tiles of {rows} queries a head (assumed)"
+        return replace(self, tile_rows=rows, source=f"{self.source}; {why}")
+
+    def scaled(self, bandwidth: float, compute: float, why: str) -> AttentionCost:
         """The same kernel on a device with ``bandwidth`` and ``compute`` times as much of each."""
         return AttentionCost(
             self.floor,
@@ -83,7 +95,6 @@ class AttentionCost:
             self.per_pair / compute,
             "assumed",
             f"{why}; {self.source}",
-            per_query_context,
         )
 
 

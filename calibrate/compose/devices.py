@@ -14,8 +14,8 @@ from calibrate.datasheets import GPUS
 from calibrate.profile import Device, Term
 from calibrate.shapes import Attention, Sliding
 
-HEADS = 32
-"""Query heads of the model whose wide verify passes were timed (Llama-3.1-8B)."""
+FA2_ROWS = 64
+"""Query rows of one tile of FlashAttention 2 with a paged cache (flash_fwd_launch_template.h, kBlockM)."""
 
 DATASHEET = "NVIDIA datasheet, dense bf16, as in aiconfigurator systems/*.yaml (Apache-2.0)"
 
@@ -24,8 +24,8 @@ DATASHEET = "NVIDIA datasheet, dense bf16, as in aiconfigurator systems/*.yaml (
 class Machine:
     """A device with the tables that describe it; ``table`` is its name in their file names.
 
-    ``ops_bandwidth`` and ``attention_from`` say what is borrowed from another device;
-    ``ns_per_query_context`` (per layer of ``HEADS`` heads) replaces the cost of wide verify passes.
+    ``ops_bandwidth`` and ``attention_from`` say what is borrowed from another device; ``tile_rows`` is
+    not 0 where attention computes whole tiles of as many queries in wide passes.
     """
 
     table: str
@@ -33,7 +33,7 @@ class Machine:
     ops: Reference
     ops_bandwidth: float = 1.0
     attention_from: Machine | None = None
-    ns_per_query_context: float = 0.0
+    tile_rows: int = 0
     link: Link | None = None
     """To its neighbours, where no table of collectives has this device."""
 
@@ -45,18 +45,20 @@ class Machine:
 
     def attention(self, folders: Folders, attention: Attention, ledger: Ledger) -> AttentionCost:
         """Attention of these heads here, scaled from another device where none was measured here."""
-        other, wide = self.attention_from, self.ns_per_query_context * attention.heads / HEADS
+        cost = self._packed(folders, attention, ledger)
+        return cost.tiled(self.tile_rows) if self.tile_rows else cost
+
+    def _packed(self, folders: Folders, attention: Attention, ledger: Ledger) -> AttentionCost:
+        other = self.attention_from
         if other is None:
-            cost = attention_cost(folders, self.table, attention, ledger)
-            return cost.unpacked(wide) if wide else cost
+            return attention_cost(folders, self.table, attention, ledger)
         bandwidth = self.device.bandwidth_bytes_per_s / other.device.bandwidth_bytes_per_s
         compute = self.device.peak_flops_per_s / other.device.peak_flops_per_s
         why = (
             f"no attention table for {self.device.name}: {other.device.name} scaled by bandwidth "
             f"x{bandwidth:.3f} and peak x{compute:.3f}, floor unchanged"
         )
-        cost = attention_cost(folders, other.table, attention, ledger)
-        return cost.scaled(bandwidth, compute, wide, why)
+        return attention_cost(folders, other.table, attention, ledger).scaled(bandwidth, compute, why)
 
 
 def _device(name: str, memory_gib: int, bandwidth: float, peak: float) -> Device:
@@ -81,7 +83,7 @@ A100 = Machine(
     _device("NVIDIA A100 SXM 80GB", 80, 2.039e12, 312e12),
     A100_OPS,
     attention_from=H100,
-    ns_per_query_context=0.32,
+    tile_rows=FA2_ROWS,
 )
 A100_OWN = replace(A100, attention_from=None)
 """A100 with its own attention table (FlashAttention 2, vLLM 0.14), which the flat folder lacks."""

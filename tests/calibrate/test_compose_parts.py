@@ -111,6 +111,21 @@ def test_a_wider_verify_pass_reads_its_context_once_and_computes_each_pair() -> 
     assert wide - narrow == pytest.approx(8 * 4 * 10 + 8 * 4 * 1000 * 0.02)
 
 
+@given(st.integers(1, 128), st.integers(1, 32_768), st.integers(2, 64))
+def test_whole_tiles_leave_plain_decoding_and_cost_any_width_the_same(
+    batch: int, context: int, width: int
+) -> None:
+    """One token a sequence costs the fitted decode time; a wide pass 64 pairs per KV token beside it."""
+    packed = AttentionCost(10_000, 100, 10, 1.5, 0.02, "composed", "hand")
+    heads = Attention(32, 8, 128, layers=4)
+    terms = packed.tiled(64).terms(heads)
+    plain = decode_shape(batch, context)
+    assert pass_ns(terms, plain) == pytest.approx(pass_ns(packed.terms(heads), plain), rel=1e-5)
+    wide = pass_ns(terms, decode_shape(batch, context, width))
+    tokens, tiles = batch * (width - 1) * 10, 64 * 0.02 * batch * context
+    assert wide - pass_ns(terms, plain) == pytest.approx(4 * (tokens + tiles), rel=1e-4)
+
+
 def test_a_missing_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="h100_sxm_gemm_vllm"):
         Folders(tmp_path, tmp_path, tmp_path).perf("h100_sxm", "gemm")

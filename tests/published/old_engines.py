@@ -3,7 +3,7 @@
 Kernels are those of the shipped composed profiles. The rest is estimated from numbers published
 elsewhere. For the EAGLE-3 paper: the time of a draft pass from a depth sweep at batch 1 (vLLM PR
 20780), the engine's own time from absolute speeds at batch 1; nothing is fitted to the ratios by
-batch. For the A100 study: what its engine's code says of host, launches and attention. For eight
+batch. For the A100 study: what its engine's code says of host and launches. For eight
 clients of vLLM 0.12: what vLLM 0.10 takes beside its kernels on an H100.
 
     python -m tests.published.old_engines --out scenarios/published
@@ -89,7 +89,7 @@ def vllm_a100() -> Profile:
 
 
 def vllm_010_a100() -> Profile:
-    """An A100 without a number of the A100 study: vLLM 0.10's host and launches, whole tiles of queries."""
+    """An A100 without a number of the A100 study: vLLM 0.10's host and launches."""
     return _without_study("llama-3.1-8b-a100", "-vllm010", VLLM_010.host(), VLLM_010.launch()[0].fixed_ns)
 
 
@@ -104,36 +104,38 @@ def vllm_024_a100() -> Profile:
 
 
 def _without_study(shipped: str, engine: str, host: tuple[Term, ...], launch_ns: float) -> Profile:
+    """The shipped profile with another host and launch time; its kernels and tiles are kept."""
     base = _shipped(shipped)
     eagle = base.drafters["eagle3"]
     drafter = eagle.model_copy(
-        update={"first": _own(eagle.first, launch_ns), "next": _own(eagle.next, launch_ns)}
+        update={"first": _launched(eagle.first, launch_ns), "next": _launched(eagle.next, launch_ns)}
     )
-    target = base.target.model_copy(update={"verify": _own(base.target.verify), "host": host})
-    kept = tuple(
-        each for each in base.assumptions if each.what.startswith(("target.accept", "target.eager_extra"))
-    )
+    kept = tuple(each for each in base.assumptions if each.what not in BESIDE)
     return base.model_copy(
         update={
             "name": shipped + engine,
             "command": COMMAND,
-            "target": target,
+            "target": base.target.model_copy(update={"host": host}),
             "drafters": {**base.drafters, "eagle3": drafter},
-            "assumptions": (*_beside(bool(host)), TILES, *kept),
+            "assumptions": (*_beside(bool(host)), *kept),
             "samples": (),
             "notes": "For published cases (docs/validation.md), not for planning.",
         }
     )
 
 
+BESIDE: Final = ("target.host", "drafters.*.launch")
+"""What the A100 study gave the shipped profile, by its assumptions' names."""
+
+
 def _beside(shown: bool) -> tuple[Assumption, ...]:
     """What the engine takes beside its kernels: as on vLLM 0.10, or hidden."""
     if shown:
         found = VLLM_010.assumptions()
-        return tuple(each for each in found if each.what in ("target.host", "drafters.*.launch"))
+        return tuple(each for each in found if each.what in BESIDE)
     return (
         Assumption(
-            what="target.host, drafters.*.launch",
+            what=", ".join(BESIDE),
             value="0",
             why=(
                 "vLLM 0.24 schedules a step while the one before it runs, and its Model Runner V2 replays "
@@ -144,41 +146,10 @@ def _beside(shown: bool) -> tuple[Assumption, ...]:
     )
 
 
-TILE_ROWS: Final = 64
-"""Query rows of one tile of FlashAttention 2 with a paged cache (flash_fwd_launch_template.h, kBlockM)."""
-
-TILES: Final = Assumption(
-    what="target.verify.attention_decode, drafters.eagle3.first.attention_decode",
-    value=f"in a step that is wider than one token a sequence, {TILE_ROWS} query-key pairs per KV token",
-    why=(
-        "FlashAttention 2 packs the query heads of a KV head into one tile only where every sequence has one "
-        "token (flash_api.cpp, seqlenq_ngroups_swapped); else each head computes whole tiles of "
-        f"{TILE_ROWS} rows, at the rate of a prefill pair, beside reading the cache"
-    ),
-)
-
-
-def _own(terms: tuple[Term, ...], launch_ns: float = 0.0) -> tuple[Term, ...]:
-    """Terms with another launch time, and whole tiles in place of the study's wide attention."""
-    pair = next(term.per_ns["prefill_pairs"] for term in terms if term.name == "attention_prefill")
-    return tuple(_launch(launch_ns) if term.name == "launch" else _in_tiles(term, pair) for term in terms)
-
-
-def _launch(ns: float) -> Term:
-    return VLLM_010.launch()[0].model_copy(update={"fixed_ns": ns})
-
-
-def _in_tiles(term: Term, pair: float) -> Term:
-    """Decode attention in whole tiles at ``pair`` ns per pair; one token a sequence costs the same."""
-    if term.name != "attention_decode":
-        return term
-    once = term.per_ns.get("query_context_tokens", 0.0) + term.per_ns["context_tokens"]
-    per = {
-        "sequences": term.per_ns["sequences"],
-        "context_tokens": round(once, 5),
-        "wide_context_tokens": round(TILE_ROWS * pair, 5),
-    }
-    return term.model_copy(update={"per_ns": per})
+def _launched(terms: tuple[Term, ...], ns: float) -> tuple[Term, ...]:
+    """A draft pass with another launch time."""
+    launch = VLLM_010.launch()[0].model_copy(update={"fixed_ns": ns})
+    return tuple(launch if term.name == "launch" else term for term in terms)
 
 
 def _derived(base: Profile, name: str, loop_ns: float, assumptions: tuple[Assumption, ...]) -> Profile:

@@ -12,7 +12,7 @@ from string import Template
 from typing import Final
 
 from calibrate.profile import load_profile, write_atomically
-from tests.published import a100, counters, drafts, referees, rtx, summary, surfaces
+from tests.published import a100, counters, drafts, referees, rtx, stated, summary, surfaces
 from tests.published.judged import percent, table, verdict
 from tests.published.measure import (
     SCENARIOS,
@@ -85,6 +85,8 @@ def other_tables(groundtruth: Path) -> dict[str, str]:
         "golden": table(drafts.GOLDEN_HEAD, drafts.golden_rows(groundtruth)),
         "whole": table(surfaces.HEAD, (each.line for each in surfaces.whole(groundtruth))),
         "left_out": table(surfaces.HEAD, (each.line for each in surfaces.left_out(groundtruth))),
+        "stated": table(stated.HEAD, stated.rows(groundtruth)),
+        "saved": f"{surfaces.saved_ns_per_layer(groundtruth) / 1e3:.0f}",
         "cliff": table(surfaces.CLIFF_HEAD, surfaces.cliff_rows(groundtruth)),
         "counters": table(counters.HEAD, counters.rows(groundtruth)),
         "rtx": table(rtx.HEAD, rtx.rows(groundtruth)),

@@ -28,6 +28,7 @@ from tests.published.measure import (
 from tests.published.old_engines import PROFILES
 from tests.published.page import page, paper_passes
 
+pytestmark = pytest.mark.xdist_group("published")  # one process: its runs are cached
 GROUNDTRUTH = ROOT.parent / "shared" / "groundtruth"
 needs_tables = pytest.mark.skipif(
     not GROUNDTRUTH.is_dir(), reason="the published tables are not at ../shared/groundtruth"

@@ -25,6 +25,7 @@ from tests.published.page import tree_orders
 from tests.published.test_published import GROUNDTRUTH, needs_tables
 from tests.published.tree_engine import profile
 
+pytestmark = pytest.mark.xdist_group("published")  # one process: its runs are cached
 DATASETS = ("GSM8K", "CNN/DM", "ShareGPT", "InstructCoder")
 
 
