@@ -13,7 +13,6 @@ from pydantic import Field
 from sim.cost.graphs import GraphMode
 from sim.units import Config
 
-
 GraphSize = Annotated[int, Field(ge=1, le=1 << 20)]
 """Tokens of one captured graph."""
 

@@ -1,4 +1,4 @@
-"""Policies that a count of sequences decides alone: one depth for the whole batch, the same whenever asked."""
+"""Policies that a count of sequences decides alone: one depth for the whole batch, the same always."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from sim.policies.base import Batch, Depths, Int64, PolicyDefaults
-from sim.policies.config import Bounds, PolicyConfig
 from sim.policies.by_batch import BatchKey, counted
+from sim.policies.config import Bounds, PolicyConfig
 from sim.policies.per_batch_size import row_at
 
 ContextKey = Literal["mean", "median", "max"]

@@ -198,7 +198,7 @@ def _step_metrics(
     """Metrics of the steps that end in the window; utilisation clips those that straddle its start."""
     end = records.steps["end_ns"]
     inside = (end > window.start_ns) & (end <= window.end_ns)
-    columns = {name: records.steps[name][inside] for name in _STEP_NAMES if name in records.steps}
+    columns: Columns = {name: records.steps[name][inside] for name in _STEP_NAMES if name in records.steps}
     emitted = int(columns["emitted"].sum())
     return {
         **_step_latency(columns["end_ns"] - columns["start_ns"]),

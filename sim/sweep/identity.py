@@ -33,7 +33,18 @@ _BESIDE: Final[Any] = {
 }
 """What of a scenario decides no run, or is in its identity in another form."""
 _CODE: Final = (
-    *("acceptance", "ahead", "cost", "engine", "fleet", "policies", "results", "scenario", "sweep", "workload"),
+    *(
+        "acceptance",
+        "ahead",
+        "cost",
+        "engine",
+        "fleet",
+        "policies",
+        "results",
+        "scenario",
+        "sweep",
+        "workload",
+    ),
     *("errors.py", "streams.py", "units.py"),
 )
 """Parts of ``sim`` that a run goes through; the rest reads finished runs."""
