@@ -72,7 +72,8 @@ def _refuse_unequal(loaded: Loaded) -> None:
         if not cell.scenario.fleet.equal:
             raise InputError(
                 "fleet: has groups, a scale, events or lockstep, and a plan finds one number of equal "
-                "replicas that stay; remove fleet from the scenario, and compare fleets of your own with leadline run"
+                "replicas that stay; remove fleet from the scenario, and compare fleets of your own with "
+                "leadline run"
             )
 
 
