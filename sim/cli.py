@@ -6,8 +6,6 @@ Everything heavy is imported inside the commands, so that ``leadline --help`` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -269,23 +267,11 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@contextmanager
-def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr with the time that is left, fed with (finished, total) runs."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    errors = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 def _run(
     scenario: Scenario, jobs: int, out: Path | None, executor: Where, wide: bool, as_json: bool
 ) -> Results:
     """Run with a progress bar, printing the tables of each load as soon as it is done."""
+    from sim.progress import progress
     from sim.results.terminal import tables
     from sim.sweep.run import run_scenario
 
@@ -295,19 +281,20 @@ def _run(
         if not as_json:
             output.print(tables(cell, wide=wide, width=output.width))
 
-    with _progress(scenario.name) as progress:
-        return run_scenario(scenario, jobs, out, progress, show, executor.kind)
+    with progress(scenario.name) as tell:
+        return run_scenario(scenario, jobs, out, tell, show, executor.kind)
 
 
 def _run_shard(scenario: Scenario, shard: str, out: Path, jobs: int, executor: Where) -> None:
     from sim.errors import InputError
+    from sim.progress import progress
     from sim.sweep.run import run_shard
 
     part, _, parts = shard.partition("/")
     if not (part.isdecimal() and parts.isdecimal()):
         raise InputError(f"--shard {shard}: write I/N, for example 1/4")
-    with _progress(f"{scenario.name} {shard}") as progress:
-        found = run_shard(scenario, int(part), int(parts), out, jobs, progress, executor.kind)
+    with progress(f"{scenario.name} {shard}") as tell:
+        found = run_shard(scenario, int(part), int(parts), out, jobs, tell, executor.kind)
     typer.echo(f"shard {shard}: {_counted(found.made, 'run')} made, {found.present} there before", err=True)
     typer.echo(f"run without --shard when all shards are done: --out {out}", err=True)
 

@@ -92,9 +92,10 @@ def _write(path: Path, text: str) -> None:
 def _run(scenario: Scenario, against: str, switches: str | None, jobs: int | None) -> Ablation:
     """Run with a progress bar on stderr."""
     from sim.ablation.run import ablate_scenario
-    from sim.cli import _cores, _progress
+    from sim.cli import _cores
     from sim.explain.table import preset_of
+    from sim.progress import progress
 
     names = None if switches is None else [name.strip() for name in switches.split(",") if name.strip()]
-    with _progress(scenario.name) as progress:
-        return ablate_scenario(scenario, preset_of(against), names, jobs or _cores(), progress)
+    with progress(scenario.name) as tell:
+        return ablate_scenario(scenario, preset_of(against), names, jobs or _cores(), tell)

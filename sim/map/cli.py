@@ -140,22 +140,11 @@ def _pairs(option: str, texts: list[str]) -> dict[str, str]:
 
 def _build(scenario: Scenario, wanted: list[Wanted], refine: int, jobs: int | None) -> Map:
     """Build with a progress bar on stderr."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from sim.map.make import build
+    from sim.progress import progress
 
-    errors = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task("points", total=None)
-        return build(
-            scenario,
-            wanted,
-            refine,
-            jobs or _cores(),
-            lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    with progress("points") as tell:
+        return build(scenario, wanted, refine, jobs or _cores(), tell)
 
 
 def _cores() -> int:

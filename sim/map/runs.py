@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from sim.ahead.notice import adopt, watched
 from sim.errors import InputError
 from sim.map.place import Place, setup_at
 from sim.policies.config import PolicyConfig
@@ -46,7 +47,7 @@ def workers(scenario: Scenario, policies: Sequence[PolicyConfig], jobs: int) -> 
     if jobs <= 1:
         yield partial(map, run)
         return
-    pool = ProcessPoolExecutor(jobs)
+    pool = ProcessPoolExecutor(jobs, initializer=adopt, initargs=(watched(),))
     try:
         yield partial(pool.map, run)
     except BrokenProcessPool:

@@ -154,23 +154,18 @@ def _make(
     loaded: Loaded, planned: Sequence[Case], question: Question, prices: Prices, jobs: int | None
 ) -> Plan:
     """Plan with a progress bar on stderr."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from sim.plan.plan import make_plan
     from sim.plan.what_if import notes
+    from sim.progress import progress
 
-    errors = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task(f"planning {loaded.scenario.name}", total=None)
+    with progress(f"planning {loaded.scenario.name}", time_left=False) as tell:
         return make_plan(
             loaded.scenario.name,
             planned,
             question,
             prices,
             jobs or _cores(),
-            lambda done, total: bar.update(task, completed=done, total=total),
+            tell,
             notes(loaded, planned),
         )
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from sim.ahead.notice import adopt, watched
 from sim.errors import InputError
 from sim.plan.answer import TOLERANCE, Answer, Question, answer
 from sim.plan.money import Prices, cost_per_million, kwh_per_million
@@ -123,7 +124,7 @@ def _mapper(jobs: int) -> Iterator[_MapAll]:
     if jobs <= 1:
         yield map
         return
-    pool = ProcessPoolExecutor(jobs)
+    pool = ProcessPoolExecutor(jobs, initializer=adopt, initargs=(watched(),))
     try:
         yield pool.map
     except BrokenProcessPool:
