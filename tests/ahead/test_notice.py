@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from io import StringIO
+from typing import Any
 
 import pytest
 from numba import njit
@@ -30,7 +31,7 @@ def test_a_compilation_begins_and_ends_once_per_function(monkeypatch: pytest.Mon
     def twice(number: int) -> int:
         return 2 * number
 
-    fast = njit(twice)
+    fast: Any = njit(twice)
     assert fast(3) == 6
     assert fast(4) == 8
     assert told == [1, -1]
