@@ -27,5 +27,6 @@ def step_curve(scenario: Scenario, most_tokens: int) -> Curve:
         ms=tuple(float(f"{value / NS_PER_MS:.5g}") for value in ms),
         per_context_ms=cost.verify.context / NS_PER_MS,
         per_query_context_ms=cost.verify.query_context / NS_PER_MS,
+        per_wide_context_ms=cost.verify.wide / NS_PER_MS,
         ridge=None if ridge is None else float(f"{ridge:.4g}"),
     )

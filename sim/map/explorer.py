@@ -56,6 +56,7 @@ def data_of(found: Map) -> dict[str, Any]:
             "ms": found.curve.ms,
             "context": found.curve.per_context_ms,
             "query": found.curve.per_query_context_ms,
+            "wide": found.curve.per_wide_context_ms,
             "ridge": found.curve.ridge,
         },
         "about": _basis(found),

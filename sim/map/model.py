@@ -118,13 +118,15 @@ class Curve:
     """Time of a decode-only target pass: ``ms`` at ``tokens``, and what context adds.
 
     A pass of T tokens over n sequences of C context tokens takes ms(T) + C (n ``per_context_ms`` + T
-    ``per_query_context_ms``). ``ridge`` is where tokens begin to cost, if it is known.
+    ``per_query_context_ms``), and C n ``per_wide_context_ms`` more where T > n. ``ridge`` is where tokens
+    begin to cost, if it is known.
     """
 
     tokens: tuple[int, ...]
     ms: tuple[float, ...]
     per_context_ms: float
     per_query_context_ms: float
+    per_wide_context_ms: float
     ridge: float | None
 
 

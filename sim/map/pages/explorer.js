@@ -131,7 +131,8 @@
     let i = x.findIndex((t) => t >= tokens);
     if (i < 0) i = x.length - 1;
     const base = i === 0 ? ms[0] : ms[i - 1] + (ms[i] - ms[i - 1]) * (tokens - x[i - 1]) / (x[i] - x[i - 1]);
-    return base + context * (breadth * map.curve.context + tokens * map.curve.query);
+    const wide = tokens > breadth ? map.curve.wide : 0;
+    return base + context * (breadth * (map.curve.context + wide) + tokens * map.curve.query);
   }
 
   function drawCurve(seen, figures, tokens) {
