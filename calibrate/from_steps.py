@@ -75,12 +75,13 @@ def step_terms(
     per_sequence: float = 0.0,
     context_ns: float = 0.0,
     mark: Mark = "measured",
+    window_ns: float = 0.0,
 ) -> tuple[Term, ...]:
     """Terms of a verify pass that takes what the points say where ``over`` equals the sequences.
 
     ``per_sequence`` of the growth beyond the first point counts sequences instead of ``over``;
-    ``context_ns`` per KV token read comes on top of the points. Raises ``ValueError`` for a share
-    outside 0..1 and whatever does not make a curve.
+    ``context_ns`` per KV token read comes on top of the points, ``window_ns`` per KV token that windowed
+    layers read, too. Raises ``ValueError`` for a share outside 0..1 and whatever does not make a curve.
     """
     if not 0 <= per_sequence <= 1:
         raise ValueError(f"--per-sequence is {per_sequence}; it is a share, from 0 to 1")
@@ -93,6 +94,8 @@ def step_terms(
         terms.append(Term(name="sequences", curve=_curve("sequences", points, grown), **common))
     if context_ns:
         terms.append(Term(name="context", per_ns={"context_tokens": context_ns}, **common))
+    if window_ns:
+        terms.append(Term(name="windows", per_ns={"window_context_tokens": window_ns}, **common))
     return tuple(terms)
 
 
@@ -138,7 +141,9 @@ def device_of(text: str) -> Device:
     )
 
 
-def work_of(name: str, parameters: float, bytes_each: float, kv_bytes: float) -> ModelWork:
+def work_of(
+    name: str, parameters: float, bytes_each: float, kv_bytes: float, window_tokens: int = 0
+) -> ModelWork:
     """Work of a dense model, for memory budgets and FLOPs: every parameter read once, used by every token."""
     return ModelWork(
         name=name,
@@ -147,6 +152,7 @@ def work_of(name: str, parameters: float, bytes_each: float, kv_bytes: float) ->
         read_bytes=parameters * bytes_each,
         flops_per_token=2 * parameters,
         kv_bytes_per_token=kv_bytes,
+        window_tokens=window_tokens,
     )
 
 
@@ -171,8 +177,8 @@ def fit(options: argparse.Namespace, command: str) -> Profile:
 
 def _target(options: argparse.Namespace, points: Sequence[Point]) -> Target:
     o = options
-    terms = step_terms(points, o.source, o.over, o.per_sequence, o.context_ns, o.mark)
-    return Target(work=work_of(o.model, o.parameters, o.bytes_each, o.kv_bytes), verify=terms)
+    terms = step_terms(points, o.source, o.over, o.per_sequence, o.context_ns, o.mark, o.window_ns)
+    return Target(work=work_of(o.model, o.parameters, o.bytes_each, o.kv_bytes, o.window), verify=terms)
 
 
 def _drafters(options: argparse.Namespace) -> dict[str, Drafter]:
@@ -218,6 +224,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--over", choices=get_args(Counted), default="tokens", help="what the points count (default: tokens)")
     add("--per-sequence", type=float, default=0.0, metavar="SHARE", help="share of growth paid per sequence")
     add("--context-ns", type=float, default=0.0, help="ns per KV token read, on top of the points")
+    add("--window", type=int, default=0, metavar="TOKENS", help="how far windowed layers see")
+    add("--window-ns", type=float, default=0.0, help="ns per KV token read by windowed layers")
     add("--drafter", action="append", default=[], metavar=DRAFTER)
     add("--device", required=True, metavar=DEVICE)
     add("--model", default="target", help="name of the target")

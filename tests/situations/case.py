@@ -29,12 +29,24 @@ class Case:
     checks: tuple[Check, ...]
     reading: str
 
-    @property
-    def verdict(self) -> str:
-        """``reproduced``, or ``in part`` with the number of sentences that hold."""
-        held = sum(check.holds for check in self.checks)
-        every = held == len(self.checks)
-        return "reproduced" if every else f"in part: {held} of {len(self.checks)} sentences hold"
+
+@dataclass(frozen=True)
+class Ablation:
+    """What makes the effect: the same scenario with and without one switch or term.
+
+    ``says`` names the switch, the table (first row: headings) holds the runs, and the checks say that the
+    effect goes away.
+    """
+
+    says: str
+    table: tuple[tuple[str, ...], ...]
+    checks: tuple[Check, ...]
+
+
+def verdict(checks: Sequence[Check]) -> str:
+    """``reproduced``, or ``in part`` with the number of sentences that hold."""
+    held = sum(check.holds for check in checks)
+    return "reproduced" if held == len(checks) else f"in part: {held} of {len(checks)} sentences hold"
 
 
 @dataclass(frozen=True)

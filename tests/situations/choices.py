@@ -26,6 +26,13 @@ REPORTED: Final = {
     "static(k=3)": ("", "", "50.6", "589.8"),
     "static(k=4)": ("", "", "56.4", ""),
 }
+WORKLOAD32: Final = {
+    "arrival": {"process": "closed", "max_concurrency": 32},
+    "lengths": {"input": 1, "output": 96},
+    "num_requests": 128,
+}
+"""The load ``batch 32`` of the scenario."""
+
 BY_ACCEPTANCE: Final = ("off below 0.8", "sglang_ema")
 BY_COST: Final = ("goodput(k_max=4)", "leadline(k_max=4)")
 U13_ARMS: Final = (*REPORTED, "off below 0.8", "off below 0.9", "sglang_ema", *BY_COST)
@@ -49,13 +56,12 @@ def accepted13(batch: str) -> float:
 @cache
 def with_a_pass_at_depth_zero() -> float:
     """Output tok/s at 32 requests of a schedule that is off there but runs the drafter's first pass."""
-    workload = scenario("u13-wrong-signal").sweep["workload"][MANY]
     chosen = scenario(
         "u13-wrong-signal",
         engine__draft_at_depth_zero=True,
         profiles={CLEAN: "qwen2.5-7b-a40-clean-u13.json"},
         policies=[{"policy": "draft_len_schedule", "k": 4, "max_concurrency": 16}],
-        workload=workload,
+        workload=WORKLOAD32,
         sweep={},
     )
     (cell,) = run_scenario(chosen).comparison.cells
@@ -170,7 +176,7 @@ def tokens15(depth: int, alpha: float) -> float:
 
 def experts(rows: float) -> float:
     """Share of 128 experts that ``rows`` reach when each draws eight of its own."""
-    return 1.0 - (1 - 8 / 128) ** rows
+    return float(1.0 - (1 - 8 / 128) ** rows)
 
 
 def parts(batch: int, depth: int, experts_count: bool) -> tuple[float, ...]:

@@ -101,9 +101,14 @@ def u02() -> Case:
         "Does a longer context move the point where speculation stops paying?",
         "vLLM issue 49986: dense 31B FP8, 256 clients, 100 output tokens, shared prefix, H100 NVL",
         ("u02-context",),
-        """Five numbers fitted to contexts 400 and 4000: a step of 256 sequences (85.4 ms + 79.4 ns per KV
-        token read), of 1024 tokens (+142 ms), what depth 0 costs beside plain decoding (42 ms),
-        acceptance length 2.32. Contexts 900 and 1900 are predicted.""",
+        """Five numbers fitted to contexts 400 and 4000: a step of 256 sequences (56.1 ms + 30.3 ns per KV
+        token read), of 1024 tokens (+142 ms), what a drafting round costs beyond (42 ms), what a decode step
+        at depth 0 costs beside plain decoding (`depth_zero_overhead_per_sequence`: 0.164 ms), acceptance
+        length 2.32. 50 of the 60 layers see 1,024 tokens back and keep ten times the KV of the other ten
+        (config of the model), so that a token costs them ten times as much. Contexts 900 and 1900 are
+        predicted. That the drafter or a wide verify pass reads the context is left out: the thread cannot
+        tell it from acceptance, and the schedule's steps show none of it (42.1 ms more than plain ones at
+        400 tokens, 41.0 ms at 4000).""",
         (
             ("context", *map(str, CONTEXTS)),
             ("reported k=3 / off", *three(seen)),
@@ -118,13 +123,15 @@ def u02() -> Case:
             Check("k=3 against off rises with the context.", falls([-ratio for ratio in got])),
             Check("It crosses 1 between 900 and 4000 tokens.", got[1] < 1 < got[3]),
             Check("The fitted contexts come back to within 0.01.", within(got[::3], seen[::3], 0.01)),
-            Check("900 and 1900 tokens are within 0.05.", within(got[1:3], seen[1:3], 0.05)),
+            Check("900 tokens are within 0.05.", within(got[1:2], seen[1:2], 0.05)),
+            Check("1900 tokens are within 0.05.", within(got[2:3], seen[2:3], 0.05)),
             Check("The schedule that is off above 128 stays below 0.85 of off.", max(zero) < 0.85),
             Check("It is within 0.04 of the report at every context.", within(zero, seen_zero, 0.04)),
         ),
-        """A profile's attention is a straight line in the context. This model's plain step is not: 94, 129,
-        141 and 167 ms at the four contexts, as sliding-window layers make it (they stop growing at
-        their window). With the reported plain steps in place of the straight line, the two ends
-        give 900 and 1900 tokens to 0.04 (the row by formula). With `draft_at_depth_zero: false` the
-        schedule reaches the line of off, as it should.""",
+        """What is predicted is how a plain step grows between the ends: windowed layers stop at their window,
+        and how much of attention's time is theirs, two contexts cannot tell. By KV bytes it is ten
+        parts of eleven, by FLOPs five of seven; the report lies between the two (below).
+        At 900 tokens the report's arms disagree: both of the others take 5 to 10 ms more beyond
+        its plain step than at any other context. The simulated tok/s of k=3 and of the schedule are
+        within 2 % there, those of off are 5 % low.""",
     )

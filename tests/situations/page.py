@@ -8,8 +8,8 @@ from __future__ import annotations
 import textwrap
 
 from calibrate.profile import write_atomically
-from tests.situations.case import Case, Gap
-from tests.situations.cases import CASES, GAPS
+from tests.situations.case import Ablation, Case, Check, Gap, verdict
+from tests.situations.cases import ABLATIONS, CASES, GAPS
 from tests.situations.replay import ROOT
 
 PAGE = ROOT / "docs" / "situations.md"
@@ -18,7 +18,9 @@ _TITLE = "# Situations that users reported"
 _INTRO = """Each of these is a public report with numbers, replayed by a scenario in `scenarios/situations`.
     Profiles whose name ends in the case (`...-u01`) are fitted to the report's own step times by
     `python -m calibrate.from_steps`; each holds the command that made it. What was fitted and what was
-    predicted is said in every case. Reported numbers are the posters', not measured again."""
+    predicted is said in every case. Reported numbers are the posters', not measured again. What makes a
+    reported effect is shown by taking it out: the same scenario without one switch of the engine or one
+    term of the profile."""
 _RUN = """Run one: `leadline run scenarios/situations/u10-depth.yaml`. This page is written by
     `python -m tests.situations.page`."""
 
@@ -26,11 +28,30 @@ _RUN = """Run one: `leadline run scenarios/situations/u10-depth.yaml`. This page
 def page() -> str:
     """The whole page."""
     cases = [make() for make in CASES.values()]
-    lines = [(case.id, case.title, case.verdict) for case in cases]
+    causes = {name: make() for name, make in ABLATIONS.items()}
+    lines = [(case.id, case.title, verdict(_checks(case, causes.get(case.id)))) for case in cases]
     lines += [(gap.id, gap.title, gap.verdict) for gap in GAPS]
     overview = _table((("case", "question", "verdict"), *sorted(lines)))
     head = f"{_TITLE}\n\n{_wrapped(_INTRO)}\n\n{_wrapped(_RUN)}\n\n"
-    return head + overview + "".join(_section(case) for case in cases) + _not_simulated()
+    sections = "".join(_section(case) + _cause(causes.get(case.id)) for case in cases)
+    return head + overview + sections + _not_simulated()
+
+
+def _checks(case: Case, cause: Ablation | None) -> tuple[Check, ...]:
+    return case.checks + (cause.checks if cause else ())
+
+
+def _cause(cause: Ablation | None) -> str:
+    """What makes the effect, below the case."""
+    if cause is None:
+        return ""
+    return (
+        f"\n{_wrapped(f'**What makes it.** {cause.says}')}\n\n{_table(cause.table)}\n{_listed(cause.checks)}"
+    )
+
+
+def _listed(checks: tuple[Check, ...]) -> str:
+    return "".join(f"- {'yes' if check.holds else '**no**'}: {check.says}\n" for check in checks)
 
 
 def _not_simulated() -> str:
@@ -46,9 +67,8 @@ def _gap(gap: Gap) -> str:
 
 def _section(case: Case) -> str:
     files = ", ".join(f"`{name}.yaml`" for name in case.scenarios)
-    checks = "".join(f"- {'yes' if check.holds else '**no**'}: {check.says}\n" for check in case.checks)
     intro = f"{_wrapped(f'{case.source}. Scenario: {files}.')}\n\n{_wrapped(case.inputs)}"
-    body = f"{intro}\n\n{_table(case.table)}\n{checks}\n{_wrapped(case.reading)}"
+    body = f"{intro}\n\n{_table(case.table)}\n{_listed(case.checks)}\n{_wrapped(case.reading)}"
     return f"\n## {case.id}: {case.title}\n\n{body}\n"
 
 

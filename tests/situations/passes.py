@@ -64,6 +64,8 @@ LOADS07: Final = ("TP 1", "TP 2", "TP 4", "TP 2, draft 1", "TP 4, draft 1")
 TARGET_S: Final = (5.63, 3.60, 2.42)
 WITH_S: Final = (4.62, 6.10, 6.23)
 DRAFT_S: Final = (0.35, 1.30, 1.39)
+HANDING_S: Final = 128 * (24.2 - 20.2) / 2000
+"""Seconds of 128 steps at TP 2 that go into handing work to the other GPUs' processes (vLLM PR 3763)."""
 
 
 def u07() -> Case:
@@ -72,6 +74,7 @@ def u07() -> Case:
     got = ratios("u07-draft-tp", "static(k=8)", "tpot_mean_ms", LOADS07)
     tokens = value("u07-draft-tp", "static(k=8)", "acceptance_length", LOADS07[0])
     inside = tuple((w * tokens - t) / 8 for w, t in zip(WITH_S[1:], TARGET_S[1:], strict=True))
+    passes = tuple(seconds - HANDING_S for seconds in DRAFT_S[1:])
     return Case(
         "U07",
         "Should a small drafter be split over as many GPUs as its target?",
@@ -79,7 +82,10 @@ def u07() -> Case:
         ("u07-draft-tp",),
         """Passes from the two models run alone, over 128 output tokens of 8 sequences (defaults of vLLM's
         latency benchmark; only ratios matter). A verify pass takes what a plain step takes (assumed).
-        Tokens a round fitted at TP 1; TP 2, TP 4 and drafters on one GPU are predicted.""",
+        At TP 2 and 4 a step of a model served alone holds 2.0 ms in which work is handed to the other GPUs'
+        processes (vLLM PR 3763: 24.2 s against 20.2 s for 2,000 tokens at TP 2, A100); a round does that
+        once, not for each of its passes, so the drafter's passes are shorter by it. Tokens a round fitted at
+        TP 1; TP 2, TP 4 and drafters on one GPU are predicted.""",
         (
             ("time with over without", *LOADS07),
             ("reported", *three(seen), "", ""),
@@ -94,14 +100,14 @@ def u07() -> Case:
                 all(abs(g / s - 1) < 0.1 for g, s in zip(got[1:3], seen[1:], strict=True)),
             ),
             Check(
-                "With the drafter on one GPU both are at least twice as fast.",
-                got[3] < got[1] / 2 and got[4] < got[2] / 2,
+                "With the drafter on one GPU TP 2 is 1.8 times as fast, TP 4 over twice.",
+                1.8 < got[1] / got[3] < 1.95 and got[4] < got[2] / 2,
             ),
             Check("TP 4 then still loses: the target alone gains more from four GPUs.", got[4] > 1),
         ),
-        f"""What drafting costs at TP 2 and 4 is overstated: the drafter's passes are those of opt-125m
-        served alone, {DRAFT_S[1]:.2f} and {DRAFT_S[2]:.2f} s, and the reported runs leave {inside[0]:.2f}
-        and {inside[1]:.2f} s for them. A worker that runs eight passes in a row does not return to the
-        scheduler after each; a model served alone does. The advice, a drafter on one GPU, does not hang
-        on it.""",
+        f"""The reported runs leave {inside[0]:.2f} and {inside[1]:.2f} s for the drafter's passes, where
+        opt-125m served alone takes {DRAFT_S[1]:.2f} and {DRAFT_S[2]:.2f} s, and {passes[0]:.2f} and
+        {passes[1]:.2f} s without the handing. What is left is still three times the time on one GPU: a
+        pass of a model this small hardly gets shorter by more ranks, and they have to be
+        brought their inputs and their sums.""",
     )

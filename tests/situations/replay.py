@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from sim.results.compare import PolicyResult
 from sim.scenario.load import load_scenario
 from sim.scenario.model import Scenario
 from sim.sweep import Results, run_scenario
@@ -34,3 +35,16 @@ def value(name: str, policy: str, metric: str, load: str = "base") -> float:
 def ratios(name: str, policy: str, metric: str, loads: tuple[str, ...]) -> tuple[float, ...]:
     """Policy over ``off`` at each load."""
     return tuple(value(name, policy, metric, at) / value(name, "off", metric, at) for at in loads)
+
+
+def changed(name: str, **overrides: object) -> dict[tuple[str, str], PolicyResult]:
+    """A situation with something changed: results by load and policy."""
+    cells = run_scenario(scenario(name, **overrides)).comparison.cells
+    return {(cell.load, each.label): each for cell in cells for each in cell.policies}
+
+
+def rates(
+    name: str, metric: str = "output_tokens_per_s", **overrides: object
+) -> dict[tuple[str, str], float]:
+    """One metric of a changed situation, mean over seeds, by load and policy."""
+    return {at: each.mean(metric) for at, each in changed(name, **overrides).items()}

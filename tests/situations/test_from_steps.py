@@ -56,6 +56,23 @@ def test_context_comes_on_top_of_the_points() -> None:
     assert cost.ns(8, 8, 8, context=1000) - cost.ns(8, 8, 8) == pytest.approx(79_000)
 
 
+def test_windowed_layers_pay_for_the_tokens_they_see() -> None:
+    """302.5 ns for each KV token that lies in the window, and nothing for those beyond."""
+    cost = PassCost(step_terms(step_points([(8, 5.0)]), "s", context_ns=30.25, window_ns=302.5), 9)
+    near, beyond = cost.window_ns((1000, 0, 0)), cost.ns(8, 8, 8, context=4000) - cost.ns(8, 8, 8)
+    assert (float(near), beyond) == pytest.approx((302_500, 121_000))
+
+
+def test_a_window_needs_its_length(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """``--window-ns`` without ``--window`` is refused, with it the profile says how far layers see."""
+    priced = [*TINY, "--steps", "1=7", "--window-ns", "300", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        main(priced)
+    assert "window_tokens" in capsys.readouterr().err
+    assert main([*priced, "--window", "1024"]) == 0
+    assert load_profile(tmp_path / "tiny.json").target.work.window_tokens == 1024
+
+
 def test_a_drafter_without_time_has_no_pass() -> None:
     """Its time is inside the step's."""
     name, drafter = drafter_of("d:eagle:0:0.5:7", "s")
