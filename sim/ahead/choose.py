@@ -111,18 +111,31 @@ COMPILING: Final = 4_000_000
 """The same for compiling it, once per installation (20 s)."""
 
 _stepped = 0
+_expected = 1
+
+
+def expect(runs: int) -> None:
+    """So many runs of about the same size are to come, in this process and those beside it."""
+    global _expected  # noqa: PLW0603
+    _expected = max(runs, 1)
+
+
+def expected() -> int:
+    """What was said last to ``expect``."""
+    return _expected
 
 
 def repays(setup: Setup) -> bool:
-    """Whether the run is worth the machine code: always once it is there, else as soon as enough was stepped.
+    """Whether the run is worth the machine code: always once it is there, else where enough is to be stepped.
 
-    Rent or buy: a process that has stepped through as much as compiling costs compiles.
+    Rent or buy: a process compiles that has stepped through as much as compiling costs, or is about to.
     """
     global _stepped  # noqa: PLW0603  what this process has stepped through so far
     if "sim.ahead.kernel" in sys.modules:
         return True
-    _stepped += int(np.sum(setup.requests.output_tokens))
-    return _stepped >= (LOADING if _compiled() else COMPILING)
+    tokens = int(np.sum(setup.requests.output_tokens))
+    _stepped += tokens
+    return max(_stepped, tokens * _expected) >= (LOADING if _compiled() else COMPILING)
 
 
 def _compiled() -> bool:

@@ -19,6 +19,7 @@ from itertools import islice
 from threading import Thread
 from typing import Any, Final, Literal, TypeVar
 
+from sim.ahead.choose import expect, expected
 from sim.ahead.notice import adopt, watched
 from sim.errors import InputError
 from sim.sweep.task import Made, Task, run_task
@@ -75,7 +76,9 @@ class _Processes:
         """Hand a task to the workers; they start with the first one."""
         for _ in range(ATTEMPTS):
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(self._jobs, initializer=_begin, initargs=(watched(),))
+                self._pool = ProcessPoolExecutor(
+                    self._jobs, initializer=_begin, initargs=(watched(), expected())
+                )
             try:
                 return task, self._pool, self._pool.submit(run_task, task)
             except BrokenProcessPool:
@@ -100,9 +103,10 @@ class _Processes:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(compilations: Any) -> None:
+def _begin(compilations: Any, runs: int) -> None:
     """Begin a worker, which ends when the process that started it is killed: nobody would ever stop it."""
     adopt(compilations)
+    expect(runs)
     parent = multiprocessing.parent_process()
     if parent is not None:
         Thread(target=_exit_after, args=(parent,), daemon=True).start()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sim.ahead.choose import expect
 from sim.errors import InputError
 from sim.policies.config import PolicyConfig
 from sim.results import compare
@@ -156,6 +157,7 @@ class Sweep:
     def make(self, tasks: Sequence[Task]) -> Iterator[Made | Facts]:
         """Every task's run in order: made now, or the facts of one that is there already."""
         missing = deque(_missing(tasks))
+        expect(len(missing))
         made = self._run_all(tuple(missing))
         self._advance(len(tasks) - len(missing))
         for task in tasks:
