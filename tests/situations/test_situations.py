@@ -71,7 +71,7 @@ def test_depth_zero_is_off_when_it_costs_nothing() -> None:
     """U02: without the cost of depth 0 the schedule reaches the line of off; with it, it never does."""
     chosen = scenario(
         "u02-context",
-        engine__depth_zero_overhead_per_sequence=0,
+        engine__depth_zero_overhead_per_sequence="0us",
         sweep={"workload.lengths.input": [400]},
     )
     off, _, schedule = run_scenario(chosen).comparison.cells[0].policies
