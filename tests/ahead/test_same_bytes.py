@@ -197,7 +197,7 @@ def setups(draw: st.DrawFn) -> Setup:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(setups(), st.sampled_from(sorted(POLICIES)))
 def test_running_ahead_gives_the_bytes_of_stepping(setup: Setup, name: str) -> None:
     """Whatever the switches, limits, luck, clients and policy."""
@@ -208,7 +208,7 @@ def test_running_ahead_gives_the_bytes_of_stepping(setup: Setup, name: str) -> N
     same(run_ahead(setup, policy), stepped)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(setups(), st.sampled_from(sorted(POLICIES)), st.integers(2, 4), st.sampled_from(sorted(ROUTER_CODES)))
 def test_a_fleet_runs_ahead_as_it_is_stepped(setup: Setup, name: str, count: int, router: RouterName) -> None:
     """Every router that counts requests sends each to the same replica."""
@@ -218,7 +218,7 @@ def test_a_fleet_runs_ahead_as_it_is_stepped(setup: Setup, name: str, count: int
     same(ahead, simulate_fleet(members, router, stepping=True))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(setups(), st.sampled_from(sorted(set(REGISTRY) - {"tree"})), st.sampled_from([None, None, 90, 700]))
 def test_asking_between_compiled_halves_gives_the_bytes_of_stepping(
     setup: Setup, name: str, patience_ms: int | None

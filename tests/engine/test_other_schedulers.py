@@ -151,7 +151,7 @@ def engine_run(rules: Rules, t: Traffic) -> RunRecords:
     return simulate(setup, Static(rules.depth) if rules.depth else Off())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rules(), traffic())
 def test_both_implementations_take_the_same_steps(rules: Rules, traffic: Traffic) -> None:
     """Clock, tokens, sequences, drafts, preemptions, queue and held blocks agree in every step."""
@@ -164,7 +164,7 @@ def test_both_implementations_take_the_same_steps(rules: Rules, traffic: Traffic
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rules(), traffic())
 def test_with_whole_answers_reserved_nothing_is_preempted(rules: Rules, traffic: Traffic) -> None:
     """GUARANTEED_NO_EVICT keeps its promise, whatever else the engine does."""
@@ -172,7 +172,7 @@ def test_with_whole_answers_reserved_nothing_is_preempted(rules: Rules, traffic:
     assert run.steps["preempted"].sum() == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rules(), traffic())
 def test_no_step_mixes_prompts_with_decodes_when_prompts_come_first(rules: Rules, traffic: Traffic) -> None:
     """A step with a prompt of several tokens emits at most one token for each of its sequences."""
@@ -181,7 +181,7 @@ def test_no_step_mixes_prompts_with_decodes_when_prompts_come_first(rules: Rules
     assert np.all(run.steps["drafted"][prefills] == 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rules(), traffic(), st.integers(1, 3))
 def test_prefill_steps_in_a_row_end_after_the_most_while_sequences_decode(
     rules: Rules, traffic: Traffic, most: int

@@ -158,7 +158,7 @@ class Serving(RuleBasedStateMachine):
 
 
 Serving.TestCase.settings = settings(
-    max_examples=50,
+    max_examples=25,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
@@ -166,7 +166,7 @@ Serving.TestCase.settings = settings(
 TestServing = Serving.TestCase
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(setups(depth=0, kind="ngram", draft_at_depth_zero=False, draft_slots=False, lookahead=False))
 def test_a_depth_of_zero_is_plain_decoding_under_any_switches(drawn: tuple[Setup, Policy]) -> None:
     """A drafter that is never asked changes no time, whatever else the engine does."""
@@ -177,7 +177,7 @@ def test_a_depth_of_zero_is_plain_decoding_under_any_switches(drawn: tuple[Setup
     np.testing.assert_array_equal(plain.steps["end_ns"], zero.steps["end_ns"])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(setups(prefill="first"))
 def test_a_prefill_step_grants_nothing_to_decodes(drawn: tuple[Setup, Policy]) -> None:
     """And a decode step nothing to prompts, under any other switches."""
