@@ -227,7 +227,7 @@ def page(repeats: int) -> str:
     sections = {
         "The simulator's own time per step": step_table(repeats),
         "Policy decisions": decision_table(repeats),
-        "Steps taken many at once": compiled_table(repeats),
+        "Steps taken many at once": compiled_table(3),
         "10,000 requests of 1024/256 tokens at 4/s, stepped": ten_thousand(),
         "Memory": memory_table(),
         "Start-up": start_up(repeats),
