@@ -216,10 +216,11 @@ def _curve(x: Sequence[int], ns: Iterable[float], over: Counted = "tokens") -> C
 
 
 ERROR = StatedError(
-    relative=0.23,
-    basis="mean error of this recipe against the composed steps of Llama-3.1-8B on H100 and A100 and of "
-    "Qwen3.5-27B on H200 (at most 12 %) and against measured linear layers on L40S and RTX PRO 6000 (13 %), "
-    "and the composed profiles' own 9 %; wide steps are up to 36 % too cheap (docs/importers.md)",
+    relative=0.34,
+    basis="mean error of this recipe against the composed steps of Llama-3.1-8B on an A100 (23 %, for it "
+    "lacks the whole tiles that attention computes there; at most 12 % on H100, H200 and B200) and against "
+    "measured linear layers on L40S and RTX PRO 6000 (13 %), and the composed profiles' own 10 % "
+    "(docs/importers.md)",
 )
 
 

@@ -107,6 +107,8 @@ def build_replica(
     _check_fits(setup, scheduler, depth)
     widest = max(depth + 1, tree.width if tree else 1)
     asked = max(engine.max_num_batched_tokens, engine.max_num_seqs * widest)
+    if behaviour.async_scheduling:
+        asked += engine.max_num_seqs * widest  # ended sequences ride along once more, beside the budget
     habits = DraftHabits(
         over_scheduled=behaviour.draft_pass_over == "scheduled",
         idle_pass=behaviour.draft_at_depth_zero,

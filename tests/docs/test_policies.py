@@ -46,11 +46,15 @@ def test_ours_is_nowhere_far_behind_the_best_of_the_others(sweep: Sweep) -> None
 
 
 def test_a_cell_run_again_gives_what_is_kept(sweep: Sweep) -> None:
+    """One policy of four: a cell of all of them takes two minutes."""
     scenario = load_scenario(SCENARIO)
-    cell = {"profile": scenario.profiles["moe"], "profiles": {}}
+    some = scenario.written["policies"][::4]
+    cell = {"profile": scenario.profiles["moe"], "profiles": {}, "policies": some}
     for key, label in (("acceptance", "chat"), ("workload", "short c=1")):
         cell[key] = scenario.written["sweep"][key][label]
     alone = load_scenario(SCENARIO, {**cell, "sweep": {}})
     again = rows_of(run_scenario(alone).comparison.cells[0])
     kept = {row.policy: row.tokens_per_s for row in sweep.of(AGAIN)}
-    assert {row.policy: row.tokens_per_s for row in again} == kept
+    found = {row.policy: row.tokens_per_s for row in again}
+    assert len(found) == len(some)
+    assert found == {policy: kept[policy] for policy in found}

@@ -30,14 +30,18 @@ def tiny(tmp_path: Path) -> Path:
     return path
 
 
-def test_help_takes_less_than_three_tenths_of_a_second_of_cpu() -> None:
-    times = []
+def test_help_costs_little_more_than_the_library_that_prints_it() -> None:
+    """Under twice what importing Typer with its formatting takes, whatever the machine's speed."""
+    commands = (["-m", "sim", "--help"], ["-c", "import typer, typer.rich_utils, importlib.metadata"])
+    times: tuple[list[float], list[float]] = ([], [])
     for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "sim", "--help"], check=True, capture_output=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) < 0.3
+        for taken, command in zip(times, commands, strict=True):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, *command], check=True, capture_output=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    ours, library = map(min, times)
+    assert ours < 2 * library
 
 
 def test_help_imports_nothing_heavy() -> None:
