@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sim.acceptance.build import build_process
 from sim.acceptance.config import IidAcceptance
+from sim.ahead.run import run_ahead
 from sim.engine.client import Client
 from sim.engine.config import EngineConfig
 from sim.engine.simulate import Setup, build_replica, collect, simulate
@@ -147,11 +148,13 @@ def test_flops_per_token_rise_with_depth() -> None:
     assert all(b > a for a, b in pairwise(tokens))
 
 
-def single_server(arrival_s: np.ndarray, output: np.ndarray) -> RunRecords:
+def single_server(arrival_s: np.ndarray, output: np.ndarray, replay: Any = simulate) -> RunRecords:
     """One sequence at a time, every step 10 ms: a single-server queue."""
     profile = linear_profile(10.0, 0.0, draft=None)
     engine = EngineConfig(preset="ideal", kv_blocks=10_000, max_num_seqs=1)
-    return simulate(Setup(requests(arrival_s, 4, output), profile, None, engine, (iid(0.0),), 0), Off())
+    setup = Setup(requests(arrival_s, 4, output), profile, None, engine, (iid(0.0),), 0)
+    records: RunRecords = replay(setup, Off())
+    return records
 
 
 def mean_wait_s(run: RunRecords) -> float:
@@ -168,7 +171,7 @@ def test_geometric_service_waits_like_m_m_1() -> None:
     """A geometric number of steps is near-exponential service: wait = l E[S^2] / (2 (1 - rho))."""
     n, p = 30_000, 0.2
     steps = np.ceil(np.log(uniforms(5, "test service", 0, n)) / np.log(1 - p)).astype(np.int64)
-    run = single_server(poisson_s(12.0, n), steps)
+    run = single_server(poisson_s(12.0, n), steps, run_ahead)
     second_moment = (2 - p) / p**2 * 1e-4
     assert mean_wait_s(run) == pytest.approx(12.0 * second_moment / (2 * 0.4), rel=0.12)
 
@@ -184,7 +187,7 @@ def test_sequence_seconds_in_steps_are_sequence_seconds_of_requests() -> None:
 
 
 def test_latency_follows_c1_over_one_minus_rate_c2() -> None:
-    """Step cost c0 + c1 tokens: L = n (c0 + c1) / (1 - rate (n + 1) c1), over six seeds.
+    """Step cost c0 + c1 tokens: L = n (c0 + c1) / (1 - rate (n + 1) c1), over six seeds, run ahead.
 
     Kong et al. (arXiv 2605.15051): L = C1 / (1 - rate C2). C1 holds a sequence's own row beside
     the n steps' fixed part; a prompt of 2 tokens makes each request's share n + 1 tokens.
@@ -195,7 +198,7 @@ def test_latency_follows_c1_over_one_minus_rate_c2() -> None:
     latencies = []
     for seed in range(6):
         arrivals = requests(poisson_s(rate, 3000, seed), 2, n)
-        run = simulate(Setup(arrivals, profile, None, engine, (iid(0.0),), 0), Off())
+        run = run_ahead(Setup(arrivals, profile, None, engine, (iid(0.0),), 0), Off())
         spent = run.requests["finish_ns"] - run.requests["scheduled_ns"]
         latencies.append(spent[500:2500].mean() / 1e9)
     expected = n * (c0 + c1) / (1 - rate * (n + 1) * c1)
