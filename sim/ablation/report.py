@@ -125,7 +125,7 @@ def _as_text(entry: PolicyAblation, ablation: Ablation) -> Any:
     rows = [
         (name, values, *(worth(s.difference) + part(s) for s in shares)) for name, values, shares in lines
     ]
-    note = f"Rows below the first hold differences. {unfelt(entry)}".rstrip()
+    note = f"Rows below the first hold differences. {unfelt(entry)}".rstrip(". ")
     return TextTable(_title(entry, ablation), heads, (levels, *rows), note)
 
 
