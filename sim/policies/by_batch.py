@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Literal
 
 from sim.policies.base import Batch, PolicyDefaults
@@ -20,17 +21,17 @@ def counted(batch: Batch, key: BatchKey) -> int:
     return batch.sequences if key == "sampling" else batch.running
 
 
-class ByBatch(PolicyDefaults):
+class ByBatch(PolicyDefaults, ABC):
     """Depth by batch size; ``batch_key`` says which size.
 
-    Such a policy need not be asked step by step: an engine may look its depths up (sim/engine/ahead).
+    Such a policy need not be asked step by step: an engine may look its depths up (sim/ahead).
     """
 
     batch_key: BatchKey = "scheduled"
 
+    @abstractmethod
     def depth_at(self, size: int) -> int:
         """Depth of all sequences at a batch of ``size``, 0 or more."""
-        raise NotImplementedError
 
     def draft_depths(self, batch: Batch) -> int:
         """One look-up for the whole batch."""

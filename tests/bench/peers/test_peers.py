@@ -101,10 +101,11 @@ def test_a_side_that_loses_requests_or_fails_is_no_result(tmp_path: Path) -> Non
 
 def test_no_place_of_the_machine_is_told(tmp_path: Path) -> None:
     """Folders stand by their names, in commands, notes and scenarios."""
-    code = (sys.executable, "-c", "pass", f"--cache={tmp_path}/peers/cache", f"{tmp_path}/work/a.csv")
-    (tmp_path / "work").mkdir()
-    side = Side("Peer", "1", code, tmp_path, lambda _: Facts(10), scenario={"path": f"{tmp_path}/work/a.csv"})
-    places = {"$WORK": tmp_path / "work", "$LEADLINE_PEERS": tmp_path / "peers"}
+    code = (sys.executable, "-c", "pass", f"--cache={tmp_path}/peers/cache", f"{tmp_path}/files/a.csv")
+    (tmp_path / "files").mkdir()
+    scenario = {"path": f"{tmp_path}/files/a.csv"}
+    side = Side("Peer", "1", code, tmp_path, lambda _: Facts(10), scenario=scenario)
+    places = {"$WORK": tmp_path / "files", "$LEADLINE_PEERS": tmp_path / "peers"}
     found = measured(Case("Peer", "", side, ()), places, 10, 1)
     assert str(tmp_path) not in json.dumps(found)
     assert found["sides"][0]["command"].endswith("--cache=$LEADLINE_PEERS/cache $WORK/a.csv")
