@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sim.command import single_command
+
 if TYPE_CHECKING:
     from sim.ablation.shares import Ablation
     from sim.scenario.model import Scenario
 
-app = typer.Typer(
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    # A group takes its arguments before its options unless it is told otherwise.
-    context_settings={"allow_interspersed_args": True},
-    subcommand_metavar="",
-    help="What each mechanism of the engine is worth: the scenario as it stands, and without one at a time.",
+app = single_command(
+    "What each mechanism of the engine is worth: the scenario as it stands, and without one at a time."
 )
 
 

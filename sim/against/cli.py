@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sim.command import single_command
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sim.against.bench import Bench
 
-fit_app = typer.Typer(
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    # A group takes its arguments before its options unless it is told otherwise.
-    context_settings={"allow_interspersed_args": True},
-    subcommand_metavar="",
-    help="Adjust a few parameters to your own benchmark results; reports the error on results held out.",
+fit_app = single_command(
+    "Adjust a few parameters to your own benchmark results; reports the error on results held out."
 )
 
 _OWN = "Your own results (--against)"

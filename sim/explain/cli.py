@@ -6,14 +6,10 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    # A group takes its arguments before its options unless it is told otherwise.
-    context_settings={"allow_interspersed_args": True},
-    subcommand_metavar="",
-    help="What a preset of `engine:` sets, and where each value was read; all presets without a name.",
+from sim.command import single_command
+
+app = single_command(
+    "What a preset of `engine:` sets, and where each value was read; all presets without a name."
 )
 
 

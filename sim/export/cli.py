@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sim.command import single_command
+
 if TYPE_CHECKING:
     from sim.sweep.results import Results
 
-app = typer.Typer(
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    # A group takes its arguments before its options unless it is told otherwise.
-    context_settings={"allow_interspersed_args": True},
-    subcommand_metavar="",
-    help="An engine's settings for the recommended policy, beside best static and off.",
-)
+app = single_command("An engine's settings for the recommended policy, beside best static and off.")
 
 
 @app.callback()

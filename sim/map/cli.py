@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sim.command import single_command
+
 if TYPE_CHECKING:
     from sim.map.axes import Wanted
     from sim.map.model import Map
     from sim.scenario.model import Scenario
 
-app = typer.Typer(
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    # A group takes its arguments before its options unless it is told otherwise.
-    context_settings={"allow_interspersed_args": True},
-    subcommand_metavar="",
-    help="Map which policy and which depth is best over load, acceptance, context or output length.",
+app = single_command(
+    "Map which policy and which depth is best over load, acceptance, context or output length."
 )
 _SEEDS = 5
 _EXPLORE_SEEDS = 3

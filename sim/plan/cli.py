@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sim.command import single_command
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,14 +20,8 @@ if TYPE_CHECKING:
     from sim.plan.what_if import Case
     from sim.scenario.load import Loaded
 
-app = typer.Typer(
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    # A group takes its arguments before its options unless it is told otherwise.
-    context_settings={"allow_interspersed_args": True},
-    subcommand_metavar="",
-    help="How many replicas your peak takes, under each policy. Exit code 1: no policy meets the objective.",
+app = single_command(
+    "How many replicas your peak takes, under each policy. Exit code 1: no policy meets the objective."
 )
 
 

@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sim.command import single_command
+
 if TYPE_CHECKING:
     from sim.map.model import Map
     from sim.report.model import Report
 
-app = typer.Typer(
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"allow_interspersed_args": True},
-    subcommand_metavar="",
-    help="Write a run's report: verdict, charts, tables, provenance.",
-)
+app = single_command("Write a run's report: verdict, charts, tables, provenance.")
 
 
 class Format(Enum):
